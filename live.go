@@ -1,0 +1,56 @@
+package bide
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A live wait can be acted on from outside: check now, extend, complete with a
+// value, fail. Each of these leaves a record, so that the history tells who
+// settled what.
+
+// acts matches messages that act on this verb's wait, by its name or path.
+func (v *verb) acts(m *Message) bool {
+	return m.Op >= OpCheckWait && (m.Name == v.path || m.Name == v.name && v.name != "")
+}
+
+// settled ends the verb by a person's word.
+func (v *verb) settled(m *Message, attempt int) ([]byte, error) {
+	r := Record{Data: m.Data, Attempt: attempt, By: "complete"}
+	if m.Op == OpFailWait {
+		r.Data, r.Error, r.By = nil, m.Error, "fail"
+	}
+	return v.finish(r, m)
+}
+
+// note leaves a record of an act that does not end the wait.
+func (v *verb) note(kind Kind, m *Message, data json.RawMessage) {
+	t := v.t
+	t.mu.Lock()
+	v.recordLocked(Record{Kind: kind, Data: data, At: now()})
+	t.consumed = append(t.consumed, m.Seq)
+	t.mu.Unlock()
+}
+
+// extension is by how much an OpExtendWait message moves a deadline.
+func extension(m *Message) time.Duration {
+	var d time.Duration
+	_ = json.Unmarshal(m.Data, &d) // Control has checked it
+	return d
+}
+
+// sawCancel lets the verb see the run's cancel, if there is one.
+func (v *verb) sawCancel() bool {
+	t := v.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.canceled || v.detached {
+		return false
+	}
+	t.forgetWait(v.path)
+	v.canceledLocked()
+	return true
+}
+
+// cancelNow is sawCancel for a wait that the cancel has ended.
+func (v *verb) cancelNow() { v.sawCancel() }

@@ -1,0 +1,78 @@
+package bide
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Sleep waits for d, from milliseconds to months; the deadline is kept, so that
+// restarts do not move it. Zero or less is over at once. It returns
+// [ErrCanceled] when the run is canceled, or the error that a person gave it.
+func Sleep(ctx Context, d time.Duration) error {
+	return sleep(ctx, func() time.Time { return now().Add(max(d, 0)) })
+}
+
+// SleepUntil waits until t, by the wall clock of the store's process. A t in the
+// past is over at once. Errors are those of [Sleep].
+func SleepUntil(ctx Context, t time.Time) error {
+	return sleep(ctx, func() time.Time { return t.UTC().Round(0).Truncate(time.Microsecond) })
+}
+
+// sleep keeps one record, at its start, that holds the deadline.
+func sleep(ctx Context, deadline func() time.Time) error {
+	v, err := begin(ctx, KindSleep, "", true)
+	if err != nil {
+		return err
+	}
+	if r := v.result(); r != nil { // settled by a person
+		_, err := v.replay(r)
+		return err
+	}
+	var until time.Time
+	t := v.t
+	if len(v.kept) > 0 {
+		for i := range v.kept {
+			if k := v.kept[i].Kind; k == KindSleep || k == KindExtended {
+				if err := json.Unmarshal(v.kept[i].Data, &until); err != nil {
+					return &CodecError{Field: "sleep", Message: err.Error()}
+				}
+			}
+		}
+	} else {
+		until = deadline()
+		data, _ := json.Marshal(until)
+		t.mu.Lock()
+		v.recordLocked(Record{Kind: KindSleep, Data: data, At: v.began})
+		t.mu.Unlock()
+	}
+	since := v.began
+	if len(v.kept) > 0 {
+		since = v.kept[0].At
+	}
+	for {
+		why, m := v.wait(Wait{Kind: KindSleep, Since: since, Until: until}, until, v.acts)
+		switch why {
+		case whyCanceled:
+			v.cancelNow()
+			return ErrCanceled
+		case whyTimer:
+			t.mu.Lock()
+			v.tick(until)
+			t.forgetWait(v.path)
+			v.endLocked()
+			t.mu.Unlock()
+			return nil
+		}
+		switch m.Op {
+		case OpCompleteWait, OpFailWait:
+			_, err := v.settled(m, 0)
+			return err
+		case OpExtendWait:
+			until = until.Add(extension(m))
+			data, _ := json.Marshal(until)
+			v.note(KindExtended, m, data)
+		default: // looking earlier does not make it later
+			v.note(KindChecked, m, nil)
+		}
+	}
+}

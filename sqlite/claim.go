@@ -1,0 +1,315 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bide-dev/bide"
+)
+
+// worker is a worker of this process.
+type worker struct {
+	id        string
+	queues    []string
+	workflows []string
+	max       atomic.Int64
+	expires   atomic.Int64 // nanoseconds on the writer's monotonic clock
+	ttl       atomic.Int64
+	starved   atomic.Bool // runs are due that it has no hand free for
+	held      int64       // leases; the writer's
+	gone      bool        // the writer has dropped it; under Store.mu
+	mail      []delivery  // under Store.mu
+	bell      chan struct{}
+}
+
+func (x *worker) wants(n routeName) bool {
+	return slices.Contains(x.queues, n.queue) && slices.Contains(x.workflows, n.workflow)
+}
+
+// ring wakes the worker's Claim; Store.mu is held.
+func (x *worker) ring() {
+	select {
+	case x.bell <- struct{}{}:
+	default:
+	}
+}
+
+// Claim implements [bide.Store]. It asks the file nothing: the writer puts what
+// is due into the worker's mailbox.
+func (s *Store) Claim(ctx context.Context, c bide.Claim) ([]bide.Claimed, error) {
+	for {
+		x, err := s.hire(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.closed:
+			return nil, bide.ErrClosed
+		case <-x.bell:
+		}
+		s.mu.Lock()
+		mail := x.mail
+		x.mail = nil
+		s.mu.Unlock()
+		if len(mail) == 0 {
+			continue
+		}
+		claimed, err := s.load(ctx, mail)
+		if err != nil {
+			s.mu.Lock()
+			x.mail = append(mail, x.mail...)
+			x.ring()
+			s.mu.Unlock()
+		}
+		return claimed, err
+	}
+}
+
+// hire finds the worker and renews it, or makes it known to the writer.
+func (s *Store) hire(ctx context.Context, c bide.Claim) (*worker, error) {
+	if s.readOnly {
+		return nil, s.refuse()
+	}
+	switch {
+	case c.Worker == "":
+		return nil, &bide.InvalidError{Field: "worker", Reason: "is empty"}
+	case c.TTL <= 0:
+		return nil, &bide.InvalidError{Field: "TTL", Reason: "must be above 0"}
+	}
+	s.mu.Lock()
+	x := s.workers[c.Worker]
+	if x != nil && !x.gone {
+		old := x.max.Swap(int64(c.Max))
+		x.renew(s.w.start)
+		s.mu.Unlock()
+		if int64(c.Max) > old && x.starved.Load() {
+			_ = s.group.Add(&op{tick: true})
+		}
+		return x, nil
+	}
+	x = &worker{id: c.Worker, queues: c.Queues, workflows: c.Workflows, bell: make(chan struct{}, 1)}
+	x.max.Store(int64(c.Max))
+	x.ttl.Store(int64(c.TTL))
+	x.renew(s.w.start)
+	s.workers[c.Worker] = x
+	s.mu.Unlock()
+	return x, s.do(ctx, &op{join: x})
+}
+
+func (x *worker) renew(start time.Time) {
+	x.expires.Store(int64(time.Since(start)) + x.ttl.Load())
+}
+
+// join makes the worker known.
+func (w *writer) join(x *worker) {
+	if slices.Contains(w.workers, x) {
+		return // by a first try of this batch
+	}
+	w.workers = append(w.workers, x)
+	for _, r := range w.byKey {
+		if x.wants(r.name) {
+			r.workers = append(r.workers, x)
+		}
+	}
+}
+
+// leave forgets the worker and frees what it holds. lapsed: it has not said so
+// itself, its turns may be under way.
+func (w *writer) leave(x *worker, lapsed bool) {
+	w.workers = slices.DeleteFunc(w.workers, func(y *worker) bool { return x == y })
+	for _, r := range w.byKey {
+		r.workers = slices.DeleteFunc(r.workers, func(y *worker) bool { return x == y })
+	}
+	w.s.mu.Lock()
+	x.gone = true
+	if w.s.workers[x.id] == x {
+		delete(w.s.workers, x.id)
+	}
+	w.s.mu.Unlock()
+	for _, l := range w.leases {
+		if l.worker != x {
+			continue
+		}
+		w.free(l)
+		if lapsed {
+			w.lapsed[l.k] = true
+			w.lose(l)
+		}
+		w.due(l.route, place{l.wake, l.k})
+	}
+}
+
+// lose tells the worker that a lease is gone.
+func (w *writer) lose(l *lease) {
+	w.out = append(w.out, delivery{w: l.worker, c: bide.Claimed{Lease: l.public(), News: true, Lost: true}})
+}
+
+// expire drops the workers that have given no sign of life for their TTL.
+func (w *writer) expire() {
+	for _, x := range slices.Clone(w.workers) {
+		if int64(time.Since(w.start)) >= x.expires.Load() {
+			w.leave(x, true)
+		}
+	}
+}
+
+func (l *lease) public() bide.Lease {
+	return bide.Lease{Run: l.id, Worker: l.worker.id, Epoch: l.epoch, Key: l.k}
+}
+
+// take puts a run into a worker's hand.
+func (w *writer) take(l *lease, x *worker) {
+	w.epoch++
+	l.epoch, l.worker = w.epoch, x
+	w.leases[l.k] = l
+	x.held++
+	w.undo = append(w.undo, undo{l: l, taken: true})
+}
+
+// free takes it out again.
+func (w *writer) free(l *lease) {
+	w.undo = append(w.undo, undo{l: l, old: *l})
+	delete(w.leases, l.k)
+	l.worker.held--
+	w.touched = append(w.touched, touch{id: l.id, freed: l})
+}
+
+// pick returns a worker of the route with a hand free, in turns, or nil.
+func (r *route) pick() *worker {
+	for range r.workers {
+		x := r.workers[r.turn%len(r.workers)]
+		r.turn++
+		if x.held < x.max.Load() {
+			return x
+		}
+	}
+	return nil
+}
+
+// due notes that a run will be due: the route looks there in time, going back if
+// it has passed the place.
+func (w *writer) due(r *route, p place) {
+	r.next = min(r.next, p.wake)
+	if !r.cursor.before(p) {
+		r.cursor = place{p.wake, p.k - 1}
+	}
+}
+
+// atOnce bounds how many runs of a route are handed out in one transaction.
+const atOnce = 256
+
+type dueRun struct {
+	at place
+	l  *lease
+}
+
+// pump hands out what is due to workers with a hand free. The file is asked only
+// when something is.
+func (w *writer) pump() error {
+	for _, r := range w.byKey {
+		for r.next <= w.now && len(r.workers) > 0 {
+			limit := int64(0)
+			for _, x := range r.workers {
+				free := x.max.Load() - x.held
+				x.starved.Store(free <= 0)
+				limit += max(free, 0)
+			}
+			if limit == 0 {
+				break
+			}
+			limit = min(limit, atOnce)
+			found, err := w.dueRuns(r, limit)
+			if err != nil {
+				return err
+			}
+			handed := 0
+			for i := range found {
+				r.cursor = found[i].at
+				if w.leases[found[i].at.k] != nil {
+					continue
+				}
+				w.hand(r, found[i].l)
+				handed++
+			}
+			if err := w.moveMark(r); err != nil {
+				return err
+			}
+			if int64(len(found)) < limit {
+				if err := w.findNext(r); err != nil {
+					return err
+				}
+				break
+			}
+			if handed > 0 {
+				// More may be due; others' commits go first.
+				_ = w.s.group.Add(&op{tick: true})
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// dueRuns reads the next due runs of a route beyond its cursor.
+func (w *writer) dueRuns(r *route, limit int64) ([]dueRun, error) {
+	if err := w.begin(); err != nil {
+		return nil, err
+	}
+	st := w.st.due
+	st.BindInt64(1, r.k)
+	st.BindInt64(2, w.now)
+	st.BindInt64(3, r.cursor.wake)
+	st.BindInt64(4, r.cursor.k)
+	st.BindInt64(5, limit)
+	var found []dueRun
+	err := w.rows(st, func(s *sqlite.Stmt) {
+		at := place{s.ColumnInt64(1), s.ColumnInt64(0)}
+		l := &lease{k: at.k, wake: at.wake, mail: s.ColumnInt64(2), state: bide.State(s.ColumnInt64(3)),
+			id: s.ColumnText(4), parent: s.ColumnText(5), kids: s.ColumnBool(6), route: r, warm: new(atomic.Bool)}
+		if l.id == "" {
+			l.id = w.s.madeID(l.k)
+		}
+		found = append(found, dueRun{at, l})
+	})
+	return found, err
+}
+
+// hand gives a due run to a worker of its route.
+func (w *writer) hand(r *route, l *lease) {
+	x := r.pick()
+	w.take(l, x)
+	at := place{l.wake, l.k}
+	interrupted := w.lapsed[l.k] || l.wake == 0 && l.k <= w.openSeq || !r.openMark.before(at)
+	delete(w.lapsed, l.k)
+	w.out = append(w.out, delivery{w: x, lease: l, c: bide.Claimed{Lease: l.public(), Interrupted: interrupted}})
+}
+
+// moveMark keeps in the file how far runs have been handed out, before any of
+// them can act: after a crash it tells who may have been in the middle of a step.
+func (w *writer) moveMark(r *route) error {
+	if !r.mark.before(r.cursor) {
+		return nil
+	}
+	r.mark = r.cursor
+	w.st.mark.BindInt64(1, r.k)
+	w.st.mark.BindInt64(2, r.mark.wake)
+	w.st.mark.BindInt64(3, r.mark.k)
+	return w.exec(w.st.mark)
+}
+
+// findNext reads when the route's next run is due.
+func (w *writer) findNext(r *route) error {
+	st := w.st.nextDue
+	st.BindInt64(1, r.k)
+	st.BindInt64(2, r.cursor.wake)
+	st.BindInt64(3, r.cursor.k)
+	r.next = never
+	_, err := w.one(st, func(s *sqlite.Stmt) { r.next = s.ColumnInt64(0) })
+	return err
+}

@@ -1,0 +1,235 @@
+package bide
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Store keeps runs. Implementations: bide/sqlite. Every one passes the suite in
+// bide/storetest, which is the contract in full; in short:
+//
+//   - All methods are safe for concurrent use. What has returned without an
+//     error is durable.
+//   - A method whose ctx ends while its write is already queued still waits for
+//     the outcome: giving up early would leave it unknown.
+//   - Errors match the sentinels of this package with [errors.Is].
+type Store interface {
+	// Create starts runs, each as its own NewRun says; a failing one does not
+	// fail the others. The error is for the call as a whole (the store cannot
+	// be written). Created.Err is a [ConflictError] or an [InvalidError].
+	Create(ctx context.Context, runs []NewRun) ([]Created, error)
+
+	// Claim waits until there is something for the worker: runs it may now take
+	// a turn of, or news for runs that it holds. A run is handed out when it is
+	// due (its wake time has come or its inbox is not empty), its queue and
+	// workflow are among those asked for, and nobody holds its lease. The first
+	// call makes the worker known; every call renews its leases.
+	Claim(ctx context.Context, c Claim) ([]Claimed, error)
+
+	// Commit is the only write of a turn: all or nothing, durable on return.
+	// It returns [ErrLeaseLost] when the lease is no longer the run's current
+	// one; then nothing was written. With only Lease.Worker set, an empty batch
+	// renews all that the worker holds, and one whose Next is Parked gives all of
+	// it back.
+	Commit(ctx context.Context, l Lease, b Batch) error
+
+	// Signal puts a message into a run's inbox and makes the run due. A message
+	// with the key of an earlier one to the same run is dropped. It returns
+	// [ErrNotFound], or [ErrRunEnded].
+	Signal(ctx context.Context, run string, m Message) error
+
+	// Control does to a run what the command says, from outside. It returns
+	// [ErrNotFound], [ErrRunEnded], or an [InvalidError] when the run is in no
+	// state for it.
+	Control(ctx context.Context, run string, c Command) error
+
+	// Run reads one run, or returns [ErrNotFound].
+	Run(ctx context.Context, id string) (Run, error)
+
+	// Runs reads a page of runs, newest first, without Input, Result and Values.
+	Runs(ctx context.Context, q Query) ([]Run, error)
+
+	// History reads a run's records with Seq > after, in order, at most limit
+	// (0: all).
+	History(ctx context.Context, run string, after int64, limit int) ([]Record, error)
+
+	// Close waits for queued writes and ends the store; later calls return
+	// [ErrClosed].
+	Close() error
+}
+
+// Waker is what a [Store] may also implement, so that those who wait for a run
+// need not ask again and again.
+type Waker interface {
+	// Wake returns a channel that receives after commits to the run (several may
+	// fold into one), with ends true only after the one that ends it, and a
+	// function that gives the subscription up. A value other than nil is the
+	// ended run; nil is a hint to read it. There is a first value at once if the
+	// run may have ended before the call.
+	Wake(id string, ends bool) (<-chan *Run, func())
+}
+
+// NewRun is a run to be created.
+type NewRun struct {
+	ID       string // empty: the store makes one
+	Workflow string
+	Queue    string
+	Input    json.RawMessage
+	Labels   map[string]string
+	Parent   string    // set by a store for runs that a Batch starts
+	Detached bool      // a child that outlives its parent
+	StartAt  time.Time // zero: now
+	Deadline time.Time // zero: none
+	Conflict Conflict
+	Messages []Message // in the inbox from the start
+}
+
+// Created answers one NewRun.
+type Created struct {
+	ID  string
+	New bool // false: a run with this id, workflow and input was there already
+	Err error
+}
+
+// Conflict says what Create does when the id is taken.
+type Conflict int8
+
+// The conflict policies. They are also [StartOption] values.
+const (
+	// Existing hands back the run that exists, in any state, if it has the same
+	// workflow and input; otherwise it is a [ConflictError].
+	Existing Conflict = iota
+	// Fail is a [ConflictError] in any case.
+	Fail
+	// Replace terminates the run that exists, if it has not ended, and gives the
+	// id to a new one. The old run stays, under an id of the store's making.
+	Replace
+)
+
+// Claim is what a worker asks for.
+type Claim struct {
+	Worker    string
+	Queues    []string
+	Workflows []string
+	Max       int           // the most runs that the worker wants to hold at once
+	TTL       time.Duration // how long its leases last without being renewed
+}
+
+// Lease is a worker's right to commit to one run.
+type Lease struct {
+	Run    string
+	Worker string
+	Epoch  int64 // fences: it differs for every claim
+	Key    int64 // the store's own handle of the run
+}
+
+// Claimed is one run handed to a worker, or news for one that it holds.
+type Claimed struct {
+	Lease
+	// News: the worker holds this lease already; only Inbox (new messages) and
+	// Lost are set.
+	News bool
+	// Lost: the lease is gone; the turn must stop.
+	Lost bool
+	// Interrupted: an earlier turn ended without a word, by a crash or by losing
+	// its lease, so its unfinished steps may have begun.
+	Interrupted bool
+	Run         Run
+	History     []Record
+	Inbox       []Message
+}
+
+// Message is an entry of a run's inbox.
+type Message struct {
+	Seq  int64 // given by the store, ascending
+	Op   Op
+	Name string // the signal's name, the wait's name or path, the child's id
+	Key  string // if set: a second message with this key is dropped
+	Data json.RawMessage
+	// Error is set for OpFail and for a child that did not succeed.
+	Error *Failure
+	At    time.Time
+}
+
+// Op is what a message or command asks for.
+type Op int8
+
+// The operations. Those from OpCancel to OpFailWait reach a run through
+// [Store.Control]; the store carries out OpTerminate, OpPause, OpResume and
+// OpRetry on its own, and passes the others on as messages.
+const (
+	OpSignal       Op = iota + 1 // a named message from outside
+	OpChildEnded                 // a child run is over
+	OpCancel                     // the workflow should end; it may clean up
+	OpTerminate                  // the run ends now, without clean-up
+	OpPause                      // hold the run after what is in flight
+	OpResume                     // let a paused run go on
+	OpRetry                      // send a failed run on from its failed step
+	OpCheckWait                  // look now
+	OpExtendWait                 // another deadline; Data is a duration in nanoseconds
+	OpCompleteWait               // end the wait with the value in Data
+	OpFailWait                   // end the wait with Error
+)
+
+// Command is an intervention from outside, see [Store.Control].
+type Command struct {
+	Op     Op
+	Wait   string // the wait's name or path, for the Op…Wait operations
+	Data   json.RawMessage
+	Reason string
+}
+
+// Query selects runs. Zero fields select everything.
+type Query struct {
+	States   []State
+	Workflow string
+	Queue    string
+	Parent   string
+	IDPrefix string
+	Labels   map[string]string
+	Before   string // the id of the last run of the page before: a keyset, not an offset
+	Limit    int    // 0 means 50; at most 1,000
+}
+
+// Batch is what one commit writes: all of it or nothing.
+type Batch struct {
+	Records  []Record // Seq is given by the store
+	Consumed []int64  // inbox messages that Records have taken up
+	Waiting  *[]Wait  // if set, replaces what the run waits for
+	Progress *ProgressState
+	Values   map[string]json.RawMessage // merged into the run's values
+	Start    []NewRun                   // children
+	Cancel   []string                   // children to cancel
+	// Seen is the newest inbox message that the turn knew of: a run that parks
+	// with an unseen message is due at once.
+	Seen int64
+	// Next ends the turn and releases the lease; nil goes on.
+	// Started is when the run's first turn began; kept if the run has no such time yet.
+	Started time.Time
+	Next    Next
+}
+
+// Next is how a turn ends: [Done], [Ended], [Parked] or [Continued].
+type Next interface{ next() }
+
+// Done ends the run in [Succeeded].
+type Done struct{ Result json.RawMessage }
+
+// Ended ends the run in [Failed], [Canceled] or [TimedOut].
+type Ended struct {
+	State State
+	Error *Failure
+}
+
+// Parked ends the turn; the run is due at WakeAt (zero: when a message comes).
+type Parked struct{ WakeAt time.Time }
+
+// Continued begins the run anew, with an empty history and another input. Its
+// id and inbox stay.
+type Continued struct{ Input json.RawMessage }
+
+func (Done) next()      {}
+func (Ended) next()     {}
+func (Parked) next()    {}
+func (Continued) next() {}

@@ -1,0 +1,315 @@
+package bide
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	mrand "math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// WorkerConfig says how a worker works. The zero value of each field means its
+// default.
+type WorkerConfig struct {
+	Queues []string // whose runs to take; default "default"
+	// MaxTurns is the most runs in hand at once, warm ones not counted; default 2,000.
+	MaxTurns int
+	// MaxSteps is the most calls of step functions and checks in flight; default 1,000.
+	MaxSteps int
+	// MaxWarm is the most runs kept in memory while they wait for less than
+	// WarmFor; default 1,000, negative for none. All others park at once.
+	MaxWarm int
+	WarmFor time.Duration // default 10 s
+	// Lease is how long the worker's leases outlive its last sign of life; it
+	// gives one every third of that. Default 30 s.
+	Lease time.Duration
+	// GracePeriod is how long a stopping worker waits for the steps in flight;
+	// default 10 s.
+	GracePeriod time.Duration
+	Logger      *slog.Logger // default slog.Default()
+	// Seed makes jitter repeatable, for tests; 0 is a random one.
+	Seed uint64
+}
+
+// Worker claims runs and takes turns of them.
+type Worker struct {
+	store Store
+	cfg   WorkerConfig
+	id    string
+	log   *slog.Logger
+	base  context.Context // of steps: the values of Run's ctx, not its end
+	steps chan struct{}
+	warm  atomic.Int64
+
+	mu       sync.Mutex
+	defs     map[string]*definition
+	turns    map[string]*turn
+	idle     chan struct{} // closed when stopping and no turn is left
+	stopping bool
+	rng      *mrand.Rand
+}
+
+// NewWorker returns a worker on the store; [Worker.Run] sets it to work.
+func NewWorker(store Store, cfg WorkerConfig) *Worker {
+	set := func(p *int, d int) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	long := func(p *time.Duration, d time.Duration) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	set(&cfg.MaxTurns, 2000)
+	set(&cfg.MaxSteps, 1000)
+	set(&cfg.MaxWarm, 1000)
+	long(&cfg.WarmFor, 10*time.Second)
+	long(&cfg.Lease, 30*time.Second)
+	long(&cfg.GracePeriod, 10*time.Second)
+	if len(cfg.Queues) == 0 {
+		cfg.Queues = []string{defaultQueue}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Seed == 0 {
+		cfg.Seed = mrand.Uint64()
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return &Worker{store: store, cfg: cfg, id: "worker_" + hex.EncodeToString(id[:]), log: cfg.Logger,
+		steps: make(chan struct{}, cfg.MaxSteps), defs: map[string]*definition{}, turns: map[string]*turn{},
+		rng: mrand.New(mrand.NewPCG(cfg.Seed, 0))}
+}
+
+const defaultQueue = "default"
+
+// Register makes workflows known to the worker, before Run. It panics when two
+// different ones share a name.
+func (w *Worker) Register(workflows ...Definition) {
+	for _, d := range workflows {
+		def := d.definition()
+		if old := w.defs[def.name]; old != nil && old != def {
+			panic(fmt.Sprintf("bide: two workflows are called %q; rename one of them", def.name))
+		}
+		w.defs[def.name] = def
+	}
+}
+
+// Run works until ctx ends, then stops with grace: it takes no more runs, lets
+// the steps in flight finish for at most GracePeriod, parks what is left, and
+// returns nil. A step that did not finish in time runs again in the next turn.
+//
+// It returns an [InvalidError] when no workflow is registered, or [ErrClosed]
+// when the store was closed under it.
+func (w *Worker) Run(ctx context.Context) error {
+	if len(w.defs) == 0 {
+		return &InvalidError{Field: "workflows", Reason: "none is registered; call Worker.Register first"}
+	}
+	w.base = context.WithoutCancel(ctx)
+	alive, stop := context.WithCancel(w.base)
+	defer stop()
+	var beat sync.WaitGroup
+	beat.Go(func() { w.heartbeat(alive) })
+	err := w.claim(ctx)
+	w.shutdown()
+	stop()
+	beat.Wait()
+	if lerr := w.store.Commit(w.base, Lease{Worker: w.id}, Batch{Next: Parked{}}); lerr != nil && err == nil && !errors.Is(lerr, ErrLeaseLost) {
+		err = lerr
+	}
+	return err
+}
+
+// claim takes what the store hands out until ctx ends or the store is closed.
+func (w *Worker) claim(ctx context.Context) error {
+	c := Claim{Worker: w.id, Queues: w.cfg.Queues, Workflows: slices.Sorted(maps.Keys(w.defs)), TTL: w.cfg.Lease}
+	for failures := 0; ; {
+		c.Max = w.cfg.MaxTurns + int(w.warm.Load())
+		claimed, err := w.store.Claim(ctx, c)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrClosed):
+			return ErrClosed
+		case err != nil:
+			failures++
+			w.log.Error("cannot claim runs; trying again", "error", err)
+			if !sleepFor(ctx, backoff(failures)) {
+				return nil
+			}
+			continue
+		}
+		failures = 0
+		for i := range claimed {
+			w.take(&claimed[i])
+		}
+	}
+}
+
+// take begins a turn, or hands news to one.
+func (w *Worker) take(c *Claimed) {
+	w.mu.Lock()
+	t := w.turns[c.Lease.Run]
+	if c.News {
+		w.mu.Unlock()
+		if t != nil && t.lease.Epoch == c.Epoch {
+			t.deliver(c)
+		}
+		return
+	}
+	t = newTurn(w, w.defs[c.Run.Workflow], c)
+	w.turns[c.Lease.Run] = t
+	w.mu.Unlock()
+	t.begin()
+}
+
+// release forgets a turn that has ended.
+func (w *Worker) release(t *turn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.turns[t.lease.Run] == t {
+		delete(w.turns, t.lease.Run)
+	}
+	if w.stopping && len(w.turns) == 0 && w.idle != nil {
+		close(w.idle)
+		w.idle = nil
+	}
+}
+
+// shutdown asks every turn to park, and after the grace period makes it.
+func (w *Worker) shutdown() {
+	w.mu.Lock()
+	w.stopping = true
+	idle := make(chan struct{})
+	if len(w.turns) == 0 {
+		w.mu.Unlock()
+		return
+	}
+	w.idle = idle
+	turns := slices.Collect(maps.Values(w.turns))
+	w.mu.Unlock()
+	for _, t := range turns {
+		t.mu.Lock()
+		t.yieldLocked()
+		t.mu.Unlock()
+	}
+	grace := time.NewTimer(w.cfg.GracePeriod)
+	defer grace.Stop()
+	select {
+	case <-idle:
+		return
+	case <-grace.C:
+	}
+	for _, t := range turns {
+		t.cancel(errUnwound)
+	}
+	grace.Reset(w.cfg.GracePeriod)
+	select {
+	case <-idle:
+	case <-grace.C:
+		w.log.Error("workflow code blocks outside any verb and holds up the stop", "stacks", stacks())
+	}
+}
+
+// heartbeat renews the worker's leases and looks for turns that do not move.
+func (w *Worker) heartbeat(ctx context.Context) {
+	seen := map[*turn]int64{}
+	for sleepFor(ctx, w.cfg.Lease/3) {
+		if err := w.store.Commit(ctx, Lease{Worker: w.id}, Batch{}); err != nil && ctx.Err() == nil {
+			w.log.Error("cannot renew leases", "error", err)
+		}
+		seen = w.watch(seen)
+	}
+}
+
+// watch reports turns that are pinned: a branch has run workflow code since the
+// last look without calling a verb.
+func (w *Worker) watch(seen map[*turn]int64) map[*turn]int64 {
+	w.mu.Lock()
+	turns := slices.Collect(maps.Values(w.turns))
+	w.mu.Unlock()
+	now := make(map[*turn]int64, len(turns))
+	for _, t := range turns {
+		t.mu.Lock()
+		verbs, stays := t.verbs, t.code > 0 && !t.flushing
+		t.mu.Unlock()
+		if !stays {
+			continue
+		}
+		now[t] = verbs
+		if before, known := seen[t]; known && before == verbs && before >= 0 {
+			now[t] = -1 // said once
+			w.log.Warn("a turn is pinned: workflow code has called no verb for a while; it computes, or blocks on something that is not bide's",
+				"run", t.run.ID, "workflow", t.def.name, "stacks", stacks())
+		} else if known && before < 0 {
+			now[t] = before
+		}
+	}
+	return now
+}
+
+// commit writes a batch, and stays with it while the store is in trouble: what
+// has been done is not to be done again. It gives up only when the lease or the
+// store is gone.
+func (w *Worker) commit(t *turn, b Batch) error {
+	for failures := 1; ; failures++ {
+		err := w.store.Commit(w.base, t.lease, b)
+		if err == nil || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrClosed) {
+			return err
+		}
+		w.log.Error("cannot commit; trying again", "run", t.run.ID, "workflow", t.run.Workflow, "error", err)
+		var invalid *InvalidError
+		if errors.As(err, &invalid) || !sleepFor(w.base, backoff(failures)) {
+			return err
+		}
+	}
+}
+
+// keepWarm reports whether a turn that is idle until next should stay in memory.
+func (w *Worker) keepWarm(next time.Time) bool {
+	if next.IsZero() || time.Until(next) > w.cfg.WarmFor {
+		return false
+	}
+	if w.warm.Add(1) > int64(w.cfg.MaxWarm) {
+		w.warm.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (w *Worker) random() float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rng.Float64()
+}
+
+// stacks returns the stacks of the goroutines that run workflow code.
+func stacks() string {
+	buf := make([]byte, 1<<20)
+	return branchStacks(buf[:runtime.Stack(buf, true)])
+}
+
+// backoff is the pause after the n-th failure in a row of the store.
+func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n, 10), 5*time.Second) }
+
+// sleepFor waits and reports whether ctx is still alive.
+func sleepFor(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
