@@ -134,7 +134,7 @@ func Race[T any](ctx Context, branches ...NamedBranch[T]) (winner string, value 
 		kept.Winner = branches[r.winner].name
 		failure := won.err
 		if failure == nil {
-			kept.Value, failure = encode("value of branch "+kept.Winner, won.value)
+			kept.Value, failure = encode("value of branch ", kept.Winner, won.value)
 		}
 		data, _ = json.Marshal(kept)
 		err = r.settle(Record{Data: data, Error: NewFailure(failure), At: r.branches[r.winner].clock})
@@ -142,7 +142,7 @@ func Race[T any](ctx Context, branches ...NamedBranch[T]) (winner string, value 
 	if err != nil {
 		return kept.Winner, value, err
 	}
-	value, err = decode[T]("value of branch "+kept.Winner, kept.Value)
+	value, err = decode[T]("value of branch ", kept.Winner, kept.Value)
 	return kept.Winner, value, err
 }
 
@@ -178,7 +178,7 @@ func (r *race) settle(rec Record) error {
 	v, t := r.v, r.v.t
 	rec.Kind = KindRace
 	t.mu.Lock()
-	if t.ending != open && t.ending != parking || v.b.isLost() {
+	if t.over(v.b) {
 		v.b.exitLocked()
 	}
 	v.recordLocked(rec)
@@ -188,7 +188,7 @@ func (r *race) settle(rec Record) error {
 		}
 	}
 	t.flushLocked()
-	if t.ending != open && t.ending != parking || v.b.isLost() {
+	if t.over(v.b) {
 		v.b.exitLocked()
 	}
 	for i, b := range r.branches {
@@ -200,6 +200,11 @@ func (r *race) settle(rec Record) error {
 		for _, w := range slices.Clone(t.blocked) {
 			if w == b || w.isLost() {
 				t.wakeLocked(w, whyExit, nil)
+			}
+		}
+		for _, a := range t.attempts {
+			if a.v.b.isLost() {
+				a.abandonLocked()
 			}
 		}
 		t.forgetWaits(b.prefix)

@@ -117,7 +117,7 @@ func (c *ChildRun[Out]) Result(ctx Context) (Out, error) {
 		var zero Out
 		return zero, err
 	}
-	return decode[Out]("result of child "+c.id, data)
+	return decode[Out]("result of child ", c.id, data)
 }
 
 func awaitChild(ctx Context, id string) ([]byte, error) {

@@ -106,7 +106,7 @@ func (c *Client) Signal(ctx context.Context, id, name string, value any, opts ..
 	if name == "" {
 		return &InvalidError{Field: "signal name", Reason: "is empty"}
 	}
-	data, err := encode("signal "+name, value)
+	data, err := encode("signal ", name, value)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (c *Client) Extend(ctx context.Context, id, wait string, d time.Duration) e
 
 // Complete ends a live wait with a value, in the place of the world.
 func (c *Client) Complete(ctx context.Context, id, wait string, value any) error {
-	data, err := encode("value of wait "+wait, value)
+	data, err := encode("value of wait ", wait, value)
 	if err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (h *Handle[Out]) Result(ctx context.Context, opts ...ResultOption) (Out, er
 	case run.State != Succeeded:
 		return zero, &RunError{ID: run.ID, State: run.State, Err: run.Error.Err()}
 	}
-	return decode[Out]("result of run "+run.ID, run.Result)
+	return decode[Out]("result of run ", run.ID, run.Result)
 }
 
 // await returns the run when it has ended.

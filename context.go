@@ -75,9 +75,11 @@ type branch struct {
 	ended    bool      // its function has returned or unwound
 	clock    time.Time // when the last of its verbs was over, see Now
 	wait     waiter    // while blocked
-	race     *race     // that it takes part in
+	inFlight *attempt
+	race     *race // that it takes part in
 
-	rng rngState // used by the branch's own goroutine only
+	timer *time.Timer // of the attempt in flight
+	rng   rngState    // used by the branch's own goroutine only
 }
 
 // waiter is what wakes a blocked branch.
@@ -123,24 +125,32 @@ type verb struct {
 	began    time.Time
 }
 
+func begin(ctx Context, kind Kind, name string, records bool) (*verb, error) {
+	v := &verb{}
+	if err := v.begin(ctx, kind, name, records); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
 // begin starts a verb: it finds its place in the workflow and what is kept
 // there. A verb with records true leaves a record each time it ends. When the
 // turn is being unwound it does not return.
-func begin(ctx Context, kind Kind, name string, records bool) (*verb, error) {
+func (v *verb) begin(ctx Context, kind Kind, name string, records bool) error {
 	s := ctx.scope()
 	b, t := s.b, s.b.t
 	if !b.busy.CompareAndSwap(false, true) {
 		if t.unwinding(b) {
 			runtime.Goexit()
 		}
-		return nil, &MisuseError{Verb: kind.String() + " " + strconv.Quote(name), Reason: "called while another verb of the same branch runs: " +
+		return &MisuseError{Verb: kind.String() + " " + strconv.Quote(name), Reason: "called while another verb of the same branch runs: " +
 			"from inside a step's function, or from a goroutine of your own; start branches with bide.Go"}
 	}
 	t.mu.Lock()
 	if b.ended {
 		t.mu.Unlock()
 		b.busy.Store(false)
-		return nil, &MisuseError{Verb: kind.String() + " " + strconv.Quote(name), Reason: "called after its workflow or branch had ended"}
+		return &MisuseError{Verb: kind.String() + " " + strconv.Quote(name), Reason: "called after its workflow or branch had ended"}
 	}
 	if t.ending != open || b.isLost() {
 		b.exitLocked()
@@ -148,11 +158,11 @@ func begin(ctx Context, kind Kind, name string, records bool) (*verb, error) {
 	if name == "" && (kind == KindStep || kind == KindReceive || kind == KindPoll || kind == KindPhase) {
 		t.mu.Unlock()
 		b.busy.Store(false)
-		return nil, &InvalidError{Field: kind.String() + " name", Reason: "is empty; the history needs a name to go by"}
+		return &InvalidError{Field: kind.String() + " name", Reason: "is empty; the history needs a name to go by"}
 	}
 	t.verbs++
 	b.n++
-	v := &verb{b: b, t: t, detached: s.detached, kind: kind, name: name, path: b.prefix + strconv.Itoa(b.n), began: now()}
+	*v = verb{b: b, t: t, detached: s.detached, kind: kind, name: name, path: b.prefix + strconv.Itoa(b.n), began: now()}
 	v.kept = t.kept[v.path]
 	switch {
 	case len(v.kept) > 0:
@@ -161,13 +171,13 @@ func begin(ctx Context, kind Kind, name string, records bool) (*verb, error) {
 			b.canceled = true
 			v.endLocked()
 			t.mu.Unlock()
-			return nil, ErrCanceled
+			return ErrCanceled
 		}
 		if k := v.kept[0]; !sameVerb(k.Kind, kind) || k.Name != name {
 			v.diverge(fmt.Sprintf("%s %q", k.Kind, k.Name))
 		}
 		t.mu.Unlock()
-		return v, nil
+		return nil
 	case records && b.n < b.last && !b.canceled:
 		v.diverge("nothing here, but records further on")
 	}
@@ -179,10 +189,10 @@ func begin(ctx Context, kind Kind, name string, records bool) (*verb, error) {
 	if kind != KindJoin && !s.detached && (b.canceled || t.canceled && b.n >= b.last) {
 		v.canceledLocked()
 		t.mu.Unlock()
-		return nil, ErrCanceled
+		return ErrCanceled
 	}
 	t.mu.Unlock()
-	return v, nil
+	return nil
 }
 
 func sameVerb(kept, called Kind) bool {
@@ -279,7 +289,7 @@ func (v *verb) finish(r Record, taken *Message) (data []byte, err error) {
 	}
 	t := v.t
 	t.mu.Lock()
-	if t.ending != open && t.ending != parking || v.b.isLost() {
+	if t.over(v.b) {
 		v.b.exitLocked() // too late: the run ends without this
 	}
 	v.recordLocked(r)

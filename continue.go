@@ -11,7 +11,7 @@ import "encoding/json"
 // have not ended are canceled unless [Detached]. It is for workflows that go on
 // for ever. in must be of the workflow's input type.
 func ContinueAsNew(ctx Context, in any) error {
-	data, err := encode("input", in)
+	data, err := encode("input", "", in)
 	if err != nil {
 		return err
 	}

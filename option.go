@@ -114,27 +114,27 @@ const forever = time.Duration(1<<63 - 1)
 
 const defaultAttemptTimeout = 10 * time.Minute
 
-func newStepConfig(opts []StepOption) (stepConfig, error) {
-	c := stepConfig{attemptTimeout: defaultAttemptTimeout}
+func (c *stepConfig) configure(opts []StepOption) error {
+	c.attemptTimeout = defaultAttemptTimeout
 	for _, o := range opts {
-		o.step(&c)
+		o.step(c)
 	}
 	p := &c.policy
 	switch {
 	case p.MaximumAttempts < 0:
-		return c, &InvalidError{Field: "RetryPolicy.MaximumAttempts", Reason: fmt.Sprintf("is %d; use 0 for no bound", p.MaximumAttempts)}
+		return &InvalidError{Field: "RetryPolicy.MaximumAttempts", Reason: fmt.Sprintf("is %d; use 0 for no bound", p.MaximumAttempts)}
 	case p.InitialInterval < 0:
-		return c, &InvalidError{Field: "RetryPolicy.InitialInterval", Reason: "is negative"}
+		return &InvalidError{Field: "RetryPolicy.InitialInterval", Reason: "is negative"}
 	case p.MaximumInterval < 0:
-		return c, &InvalidError{Field: "RetryPolicy.MaximumInterval", Reason: "is negative"}
+		return &InvalidError{Field: "RetryPolicy.MaximumInterval", Reason: "is negative"}
 	case p.BackoffCoefficient != 0 && !(p.BackoffCoefficient >= 1):
-		return c, &InvalidError{Field: "RetryPolicy.BackoffCoefficient", Reason: fmt.Sprintf("is %v; it must be at least 1", p.BackoffCoefficient)}
+		return &InvalidError{Field: "RetryPolicy.BackoffCoefficient", Reason: fmt.Sprintf("is %v; it must be at least 1", p.BackoffCoefficient)}
 	case c.attemptTimeout <= 0:
-		return c, &InvalidError{Field: "AttemptTimeout", Reason: "must be above 0; use NoTimeout{} for none"}
+		return &InvalidError{Field: "AttemptTimeout", Reason: "must be above 0; use NoTimeout{} for none"}
 	case c.timeout != nil && *c.timeout <= 0:
-		return c, &InvalidError{Field: "Timeout", Reason: "must be above 0; leave it out for none"}
+		return &InvalidError{Field: "Timeout", Reason: "must be above 0; leave it out for none"}
 	case c.heartbeat != nil && *c.heartbeat <= 0:
-		return c, &InvalidError{Field: "HeartbeatTimeout", Reason: "must be above 0; leave it out for none"}
+		return &InvalidError{Field: "HeartbeatTimeout", Reason: "must be above 0; leave it out for none"}
 	}
 	if p.InitialInterval == 0 {
 		p.InitialInterval = time.Second
@@ -148,7 +148,7 @@ func newStepConfig(opts []StepOption) (stepConfig, error) {
 			p.MaximumInterval = forever
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // delay is the pause after the n-th failure.

@@ -29,7 +29,7 @@ func Phase[T any](ctx Context, name string, part func(Context) (T, error)) (T, e
 	v.b.fresh = v.b.fresh && b.fresh
 	v.tick(b.clock)
 	if v.result() == nil {
-		if t.ending != open && t.ending != parking || v.b.isLost() {
+		if t.over(v.b) {
 			v.b.exitLocked()
 		}
 		at := now()

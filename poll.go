@@ -25,13 +25,12 @@ import (
 //   - [PollFailedError] when check returned a permanent error;
 //   - [ErrCanceled], [InvalidError], [CodecError].
 func Poll[T any](ctx Context, name string, check func(context.Context) (T, error), done func(T) bool, opts ...PollOption) (T, error) {
-	field := "value of poll " + name
 	data, err := runPoll(ctx, name, func(ctx context.Context) (json.RawMessage, error) {
 		v, err := check(ctx)
 		if err != nil {
 			return nil, err
 		}
-		data, err := encode(field, v)
+		data, err := encode("value of poll ", name, v)
 		if err != nil {
 			return nil, Permanent(err)
 		}
@@ -44,7 +43,7 @@ func Poll[T any](ctx Context, name string, check func(context.Context) (T, error
 		var zero T
 		return zero, err
 	}
-	return decode[T](field, data)
+	return decode[T]("value of poll ", name, data)
 }
 
 var errPending = errors.New("pending")
@@ -242,7 +241,8 @@ func (p *pollRun) run() ([]byte, error) {
 		if p.final {
 			limit = min(limit, finalCheck)
 		}
-		data, err := p.attempt(p.check, p.state.Attempt+1, limit, nil, nil)
+		a := &attempt{v: p.verb, number: p.state.Attempt + 1, limit: limit}
+		data, err := a.run(p.check)
 		var perm *permanent
 		switch {
 		case err == nil:

@@ -77,7 +77,7 @@ func sameStep(a, b *StepPosition) bool { return a == b || a != nil && b != nil &
 // It returns a [CodecError] or [PayloadTooLargeError] for the value, a
 // [MisuseError] elsewhere than in a run.
 func Publish(ctx context.Context, key string, value any) error {
-	data, err := encode("value "+key, value)
+	data, err := encode("value ", key, value)
 	if err != nil {
 		return err
 	}

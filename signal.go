@@ -17,7 +17,7 @@ func Receive[T any](ctx Context, name string, opts ...ReceiveOption) (T, error) 
 		var zero T
 		return zero, err
 	}
-	return decode[T]("signal "+name, data)
+	return decode[T]("signal ", name, data)
 }
 
 func receive(ctx Context, name string, opts []ReceiveOption) ([]byte, error) {

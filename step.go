@@ -7,9 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -32,48 +30,46 @@ import (
 // Errors come back by the rules of [RegisterError], also in the first turn, so
 // that a workflow sees the same whether it replays or not.
 func Step[T any](ctx Context, name string, fn func(context.Context) (T, error), opts ...StepOption) (T, error) {
-	field := "result of step " + name
 	data, err := runStep(ctx, name, func(ctx context.Context) (json.RawMessage, error) {
 		v, err := fn(ctx)
 		if err != nil {
 			return nil, err
 		}
-		data, err := encode(field, v)
+		data, err := encode("result of step ", name, v)
 		return data, Permanent(err)
 	}, opts)
 	if err != nil {
 		var zero T
 		return zero, err
 	}
-	return decode[T](field, data)
+	return decode[T]("result of step ", name, data)
 }
 
 type stepFunc func(context.Context) (json.RawMessage, error)
 
 func runStep(ctx Context, name string, fn stepFunc, opts []StepOption) (json.RawMessage, error) {
-	v, err := begin(ctx, KindStep, name, true)
-	if err != nil {
+	s := &stepRun{fn: fn}
+	if err := s.begin(ctx, KindStep, name, true); err != nil {
 		return nil, err
 	}
-	if r := v.result(); r != nil {
-		return v.replay(r)
+	if r := s.result(); r != nil {
+		return s.replay(r)
 	}
-	c, err := newStepConfig(opts)
-	if err != nil {
-		return v.finish(Record{Error: NewFailure(err)}, nil)
+	if err := s.configure(opts); err != nil {
+		return s.finish(Record{Error: NewFailure(err)}, nil)
 	}
-	s := stepRun{verb: v, stepConfig: c, fn: fn}
 	if s.policy.MaximumAttempts == 1 {
 		return s.once()
 	}
 	return s.retry()
 }
 
-// stepRun is a live step.
+// stepRun is one call of Step.
 type stepRun struct {
-	*verb
+	verb
 	stepConfig
-	fn stepFunc
+	fn    stepFunc
+	state *Wait // once an attempt has failed
 }
 
 // once calls an at-most-once step, having committed that it will.
@@ -90,7 +86,7 @@ func (s *stepRun) once() (json.RawMessage, error) {
 	if s.timeout != nil {
 		limit = min(limit, *s.timeout)
 	}
-	data, err := s.attempt(s.fn, 1, limit, s.heartbeat, nil)
+	data, err := s.attempt(s.fn, 1, limit, s.heartbeat)
 	if s.policy.OnAttempt != nil {
 		s.policy.OnAttempt(Attempt{Name: s.name, Number: 1, Err: err})
 	}
@@ -99,94 +95,118 @@ func (s *stepRun) once() (json.RawMessage, error) {
 
 // retry calls the step until it succeeds or its policy ends it.
 func (s *stepRun) retry() (json.RawMessage, error) {
-	state, resumed := s.keptWait()
-	if !resumed {
-		state = Wait{Kind: KindRetry, Since: s.began}
+	if done, data, err := s.resume(); done {
+		return data, err
 	}
-	bounded := s.policy.MaximumAttempts > 0 || s.timeout != nil
-	if s.wasInterrupted(resumed, state) {
-		state.Attempt++
-		state.LastError, state.LastErrAt = NewFailure(ErrInterrupted), s.began
-		state.NextAt = time.Time{}
-		if bounded || resumed {
-			s.t.mu.Lock()
-			s.keepWaitLocked(state)
-			s.t.mu.Unlock()
-		}
-		if done, data, err := s.giveUp(state, ErrInterrupted, 0); done {
-			return data, err
-		}
-	}
-	for {
-		if !state.NextAt.IsZero() {
-			if done, data, err := s.pause(&state); done {
+	for n := 1; ; n++ {
+		if s.state != nil {
+			n = s.state.Attempt + 1
+			if done, data, err := s.pause(); done {
 				return data, err
 			}
 		}
 		s.flush()
 		limit := s.attemptTimeout
 		if s.timeout != nil {
-			limit = min(limit, time.Until(state.Since.Add(*s.timeout)))
+			limit = min(limit, time.Until(s.since().Add(*s.timeout)))
 		}
 		began := time.Now()
-		data, err := s.attempt(s.fn, state.Attempt+1, limit, s.heartbeat, &state)
+		data, err := s.attempt(s.fn, n, limit, s.heartbeat)
 		took := time.Since(began)
 		if err == nil {
-			s.onAttempt(state.Attempt+1, nil, 0)
-			return s.finish(Record{Data: data, Attempt: state.Attempt + 1, At: now(), Took: took}, nil)
+			s.onAttempt(n, nil, 0)
+			return s.finish(Record{Data: data, Attempt: n, At: now(), Took: took}, nil)
 		}
 		if s.sawCancel() {
 			return nil, ErrCanceled
 		}
-		state.Attempt++
-		state.LastError, state.LastErrAt = NewFailure(err), now()
+		s.failed(n, err)
 		if s.isPermanent(err) {
-			s.onAttempt(state.Attempt, err, 0)
-			return s.finish(Record{Error: state.LastError, Attempt: state.Attempt, At: now(), Took: took}, nil)
+			s.onAttempt(n, err, 0)
+			return s.finish(Record{Error: s.state.LastError, Attempt: n, At: now(), Took: took}, nil)
 		}
-		delay := s.policy.delay(state.Attempt, s.t.w.random)
+		delay := s.policy.delay(n, s.t.w.random)
 		var given interface{ NextRetryDelay() time.Duration }
 		if errors.As(err, &given) {
 			delay = max(given.NextRetryDelay(), 0)
 		}
-		if done, data, err := s.giveUp(state, err, delay); done {
-			s.onAttempt(state.Attempt, err, 0)
-			return data, err
+		if done, data, gerr := s.giveUp(err, delay); done {
+			s.onAttempt(n, err, 0)
+			return data, gerr
 		}
-		s.onAttempt(state.Attempt, err, delay)
-		state.NextAt = now().Add(delay)
+		s.onAttempt(n, err, delay)
+		s.state.NextAt = now().Add(delay)
 	}
 }
 
-// wasInterrupted reports whether an earlier turn may have begun an attempt and
-// never told: then that attempt counts.
-func (s *stepRun) wasInterrupted(resumed bool, state Wait) bool {
+// since is when the step was first tried.
+func (s *stepRun) since() time.Time {
+	if s.state != nil {
+		return s.state.Since
+	}
+	return s.began
+}
+
+func (s *stepRun) failed(n int, err error) {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	if s.state == nil {
+		s.state = &Wait{Kind: KindRetry, Since: s.began}
+	}
+	s.state.Attempt = n
+	s.state.LastError, s.state.LastErrAt = NewFailure(err), now()
+}
+
+// resume takes up what earlier turns have kept of the step, and counts the
+// attempt that one of them may have begun and never told of.
+func (s *stepRun) resume() (done bool, data json.RawMessage, err error) {
 	t := s.t
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.interrupted && s.b.fresh && (!resumed || !state.NextAt.After(time.Now()))
+	attempts, resumed := 0, false
+	if state, ok := t.waits[s.path]; ok {
+		s.state = new(state)
+		attempts, resumed = state.Attempt, true
+	}
+	interrupted := t.interrupted && s.b.fresh && (!resumed || !s.state.NextAt.After(time.Now()))
+	t.mu.Unlock()
+	if !interrupted {
+		return false, nil, nil
+	}
+	s.failed(attempts+1, ErrInterrupted)
+	s.state.NextAt = time.Time{}
+	if resumed || s.policy.MaximumAttempts > 0 || s.timeout != nil {
+		t.mu.Lock()
+		s.keepWaitLocked(*s.state)
+		t.mu.Unlock()
+	}
+	return s.giveUp(ErrInterrupted, 0)
 }
 
 // giveUp ends the step when another attempt after delay is not allowed.
-func (s *stepRun) giveUp(state Wait, last error, delay time.Duration) (bool, json.RawMessage, error) {
+func (s *stepRun) giveUp(last error, delay time.Duration) (bool, json.RawMessage, error) {
 	reason := ""
 	switch {
-	case s.policy.MaximumAttempts > 0 && state.Attempt >= s.policy.MaximumAttempts:
+	case s.policy.MaximumAttempts > 0 && s.state.Attempt >= s.policy.MaximumAttempts:
 		reason = ReasonMaxAttempts
-	case s.timeout != nil && !now().Add(delay).Before(state.Since.Add(*s.timeout)):
+	case s.timeout != nil && !now().Add(delay).Before(s.state.Since.Add(*s.timeout)):
 		reason = ReasonTotalTimeout
 	default:
 		return false, nil, nil
 	}
-	err := &RetryExhaustedError{Step: s.name, Attempts: state.Attempt, Reason: reason, LastErr: last}
-	data, ferr := s.finish(Record{Error: NewFailure(err), Attempt: state.Attempt}, nil)
+	err := &RetryExhaustedError{Step: s.name, Attempts: s.state.Attempt, Reason: reason, LastErr: last}
+	data, ferr := s.finish(Record{Error: NewFailure(err), Attempt: s.state.Attempt}, nil)
 	return true, data, ferr
 }
 
 // pause waits for the next attempt; a person may hurry or settle it.
-func (s *stepRun) pause(state *Wait) (done bool, data json.RawMessage, err error) {
+func (s *stepRun) pause() (done bool, data json.RawMessage, err error) {
+	state := *s.state
+	if state.NextAt.IsZero() {
+		return false, nil, nil
+	}
+	defer func() { s.state.NextAt = state.NextAt }()
 	for {
-		why, m := s.wait(*state, state.NextAt, s.acts)
+		why, m := s.wait(state, state.NextAt, s.acts)
 		switch why {
 		case whyCanceled:
 			s.cancelNow()
@@ -234,147 +254,6 @@ func hasType(err error, names []string) bool {
 	return false
 }
 
-// attempt is one call of a step's or a poll's function, and the context it gets.
-type attempt struct {
-	context.Context
-	v       *verb
-	number  int
-	cancel  context.CancelFunc
-	beat    *time.Timer
-	timeout time.Duration // of the heartbeat
-	late    bool          // the heartbeat failed; under t.mu
-	state   *Wait         // holds heartbeat details, under t.mu
-}
-
-type attemptKey struct{}
-
-// Value finds the attempt for the functions that take a step's context.
-func (a *attempt) Value(key any) any {
-	if _, ok := key.(attemptKey); ok {
-		return a
-	}
-	return a.Context.Value(key)
-}
-
-type outcome struct {
-	data json.RawMessage
-	err  error
-}
-
-// attempt calls fn in a goroutine of its own, so that a timeout, a lost race or
-// a lost lease need not wait for a function that does not heed its context.
-func (v *verb) attempt(fn stepFunc, n int, limit time.Duration, heartbeat *time.Duration, state *Wait) (json.RawMessage, error) {
-	t, b := v.t, v.b
-	if limit <= 0 {
-		return nil, &TimeoutError{What: v.String(), After: limit}
-	}
-	select {
-	case t.w.steps <- struct{}{}:
-	case <-b.ctx.Done():
-	}
-	a := &attempt{v: v, number: n, state: state}
-	if limit == forever {
-		a.Context, a.cancel = context.WithCancel(b.ctx)
-	} else {
-		a.Context, a.cancel = context.WithTimeout(b.ctx, limit)
-	}
-	if heartbeat != nil {
-		a.timeout = *heartbeat
-		a.beat = time.AfterFunc(a.timeout, a.missed)
-	}
-	defer a.stop()
-	t.mu.Lock()
-	t.attempts = append(t.attempts, a)
-	if t.canceled && !v.detached {
-		a.cancel()
-	}
-	t.code--
-	t.settle()
-	t.mu.Unlock()
-
-	done := make(chan outcome, 1)
-	go a.call(fn, done)
-	var out outcome
-	select {
-	case out = <-done:
-	case <-a.Done():
-		out = a.over(limit, done)
-	}
-	t.mu.Lock()
-	t.code++
-	t.attempts = slices.DeleteFunc(t.attempts, func(x *attempt) bool { return x == a })
-	if t.ending != open && t.ending != parking || b.isLost() || context.Cause(b.ctx) == errUnwound {
-		b.exitLocked()
-	}
-	t.mu.Unlock()
-	return out.data, out.err
-}
-
-func (a *attempt) stop() {
-	a.cancel()
-	if a.beat != nil {
-		a.beat.Stop()
-	}
-}
-
-// call runs the function; its slot is free again when it really ends.
-func (a *attempt) call(fn stepFunc, done chan<- outcome) {
-	out := outcome{err: &PanicError{Value: "runtime.Goexit called in step code"}}
-	defer func() {
-		if r := recover(); r != nil {
-			out = outcome{err: &PanicError{Value: fmt.Sprint(r), Stack: string(debug.Stack())}}
-		}
-		<-a.v.t.w.steps
-		done <- out
-	}()
-	data, err := fn(a)
-	out = outcome{data, err}
-}
-
-// cancelGrace is how long a canceled run waits for a step that is in flight.
-const cancelGrace = 10 * time.Second
-
-// over says what an attempt came to whose context is done.
-func (a *attempt) over(limit time.Duration, done <-chan outcome) outcome {
-	t := a.v.t
-	t.mu.Lock()
-	unwound := t.ending != open && t.ending != parking || a.v.b.isLost() || context.Cause(a.v.b.ctx) == errUnwound
-	canceled, late := t.canceled && !a.v.detached, a.late
-	t.mu.Unlock()
-	switch {
-	case unwound:
-		return outcome{err: errUnwound}
-	case canceled:
-		grace := time.NewTimer(cancelGrace)
-		defer grace.Stop()
-		select {
-		case out := <-done:
-			return out
-		case <-grace.C:
-			return outcome{err: ErrCanceled}
-		}
-	case late:
-		return outcome{err: &TimeoutError{What: "heartbeat of " + a.v.String(), After: a.timeout}}
-	}
-	return outcome{err: &TimeoutError{What: "attempt of " + a.v.String(), After: limit}}
-}
-
-func (v *verb) String() string { return fmt.Sprintf("%s %q", v.kind, v.name) }
-
-// missed ends an attempt whose heartbeat has not come.
-func (a *attempt) missed() {
-	a.v.t.mu.Lock()
-	a.late = true
-	a.v.t.mu.Unlock()
-	a.cancel()
-}
-
-// attemptOf finds the attempt that a step's context belongs to.
-func attemptOf(ctx context.Context) *attempt {
-	a, _ := ctx.Value(attemptKey{}).(*attempt)
-	return a
-}
-
 // Heartbeat tells that a step is alive, for [HeartbeatTimeout], and keeps
 // details (JSON) for the next attempt should this one fail; see
 // [HeartbeatDetails]. What is kept may lag by 50 ms. It returns a [CodecError]
@@ -387,23 +266,27 @@ func Heartbeat(ctx context.Context, details any) error {
 	if a.beat != nil {
 		a.beat.Reset(a.timeout)
 	}
-	if details == nil || a.state == nil {
+	if details == nil || a.step == nil {
 		return nil
 	}
-	data, err := encode("heartbeat details", details)
+	data, err := encode("heartbeat details", "", details)
 	if err != nil {
 		return err
 	}
 	t := a.v.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ending == open && a.Err() == nil {
-		a.state.Details = data
-		state := *a.state
-		state.NextAt = time.Time{}
-		a.v.keepWaitLocked(state)
-		t.flushLate(progressAfter)
+	if t.ending != open || a.err != nil {
+		return nil
 	}
+	if a.step.state == nil {
+		a.step.state = &Wait{Kind: KindRetry, Since: a.step.began}
+	}
+	a.step.state.Details = data
+	state := *a.step.state
+	state.NextAt = time.Time{}
+	a.v.keepWaitLocked(state)
+	t.flushLate(progressAfter)
 	return nil
 }
 
@@ -411,16 +294,10 @@ func Heartbeat(ctx context.Context, details any) error {
 func HeartbeatDetails[T any](ctx context.Context) (T, bool) {
 	var zero T
 	a := attemptOf(ctx)
-	if a == nil || a.state == nil {
+	if a == nil || a.details == nil {
 		return zero, false
 	}
-	a.v.t.mu.Lock()
-	data := a.state.Details
-	a.v.t.mu.Unlock()
-	if data == nil {
-		return zero, false
-	}
-	v, err := decode[T]("heartbeat details", data)
+	v, err := decode[T]("heartbeat details", "", a.details)
 	return v, err == nil
 }
 

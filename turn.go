@@ -79,6 +79,7 @@ type turn struct {
 	// What the next commit writes.
 	started    time.Time // of the run, if this is its first turn
 	records    []Record
+	spare      []Record // the last batch's, to be used again
 	consumed   []int64
 	start      []NewRun
 	stop       []string
@@ -255,7 +256,15 @@ func (t *turn) unwind(why ending) {
 		t.wakeLocked(b, whyExit, nil)
 	}
 	if why != parking { // a parking turn lets steps in flight finish
-		t.cancel(errUnwound)
+		t.abandonLocked()
+	}
+}
+
+// abandonLocked gives up the steps in flight.
+func (t *turn) abandonLocked() {
+	t.cancel(errUnwound)
+	for _, a := range t.attempts {
+		a.abandonLocked()
 	}
 }
 
@@ -394,7 +403,7 @@ func (t *turn) receiveLocked(messages []Message) {
 			t.canceled = true
 			for _, a := range t.attempts {
 				if !a.v.detached {
-					a.cancel()
+					a.cancelLocked()
 				}
 			}
 			for _, b := range slices.Clone(t.blocked) {
@@ -527,7 +536,7 @@ func (v *verb) flush() {
 	t := v.t
 	t.mu.Lock()
 	t.flushLocked()
-	if t.ending != open && t.ending != parking || v.b.isLost() {
+	if t.over(v.b) {
 		v.b.exitLocked()
 	}
 	t.mu.Unlock()
@@ -555,7 +564,8 @@ func (t *turn) commitLocked(next Next) {
 	}
 	upto := t.changes
 	t.started = time.Time{}
-	t.records, t.consumed, t.start, t.stop, t.progress, t.values, t.waitsDirty = nil, nil, nil, nil, nil, nil, false
+	t.records, t.spare = t.spare, nil
+	t.consumed, t.start, t.stop, t.progress, t.values, t.waitsDirty = nil, nil, nil, nil, nil, false
 	if !t.lateAt.IsZero() {
 		t.late.Stop()
 		t.lateAt = time.Time{}
@@ -566,6 +576,8 @@ func (t *turn) commitLocked(next Next) {
 	t.mu.Lock()
 	t.flushing = false
 	t.durable = upto
+	clear(b.Records)
+	t.spare = b.Records[:0]
 	if err != nil {
 		t.unwind(lost)
 	}

@@ -211,7 +211,9 @@ func (w *Worker) shutdown() {
 	case <-grace.C:
 	}
 	for _, t := range turns {
-		t.cancel(errUnwound)
+		t.mu.Lock()
+		t.abandonLocked()
+		t.mu.Unlock()
 	}
 	grace.Reset(w.cfg.GracePeriod)
 	select {
@@ -286,6 +288,23 @@ func (w *Worker) keepWarm(next time.Time) bool {
 	}
 	return true
 }
+
+// acquireSlot waits until another function may run, or the branch's turn is over.
+func (b *branch) acquireSlot() {
+	select {
+	case b.t.w.steps <- struct{}{}:
+		return
+	default:
+	}
+	select {
+	case b.t.w.steps <- struct{}{}:
+	case <-b.ctx.Done():
+		b.t.mu.Lock()
+		b.exitLocked()
+	}
+}
+
+func (w *Worker) releaseSlot() { <-w.steps }
 
 func (w *Worker) random() float64 {
 	w.mu.Lock()

@@ -41,7 +41,7 @@ func (v validate) define(d *definition) { d.validate = v.check }
 // and its error refuses the start, in the client, before anything is kept.
 func Validate[In any](fn func(In) error) DefineOption {
 	return validate{check: func(data json.RawMessage) error {
-		in, err := decode[In]("input", data)
+		in, err := decode[In]("input", "", data)
 		if err != nil {
 			return err
 		}
@@ -68,14 +68,14 @@ func Define[In, Out any](name string, fn func(Context, In) (Out, error), opts ..
 		panic(fmt.Sprintf("bide.Define %q: the function is nil", name))
 	}
 	d := &definition{name: name, validate: func(data json.RawMessage) error {
-		_, err := decode[In]("input", data)
+		_, err := decode[In]("input", "", data)
 		return err
 	}}
 	for _, o := range opts {
 		o.define(d)
 	}
 	d.call = func(ctx Context, input json.RawMessage) Next {
-		in, err := decode[In]("input", input)
+		in, err := decode[In]("input", "", input)
 		if err != nil {
 			return Ended{State: Failed, Error: NewFailure(err)}
 		}
@@ -89,7 +89,7 @@ func Define[In, Out any](name string, fn func(Context, In) (Out, error), opts ..
 		case err != nil:
 			return Ended{State: Failed, Error: NewFailure(err)}
 		}
-		result, err := encode("result of workflow "+name, out)
+		result, err := encode("result of workflow ", name, out)
 		if err != nil {
 			return Ended{State: Failed, Error: NewFailure(err)}
 		}
@@ -176,7 +176,7 @@ type firstSignal struct {
 // FirstSignal puts a signal into the run's inbox as it is started: both happen
 // or neither. A start that finds an existing run sends nothing.
 func FirstSignal(name string, value any) StartOption {
-	data, err := encode("signal "+name, value)
+	data, err := encode("signal ", name, value)
 	if name == "" {
 		err = &InvalidError{Field: "signal name", Reason: "is empty"}
 	}
@@ -185,7 +185,7 @@ func FirstSignal(name string, value any) StartOption {
 
 // newRun checks the input and the options.
 func (w *Workflow[In, Out]) newRun(in In, opts []StartOption) (NewRun, error) {
-	data, err := encode("input", in)
+	data, err := encode("input", "", in)
 	if err != nil {
 		return NewRun{}, err
 	}

@@ -147,7 +147,7 @@ func (w *writer) leave(x *worker, lapsed bool) {
 
 // lose tells the worker that a lease is gone.
 func (w *writer) lose(l *lease) {
-	w.out = append(w.out, delivery{w: l.worker, c: bide.Claimed{Lease: l.public(), News: true, Lost: true}})
+	w.out = append(w.out, delivery{w: l.worker, c: &bide.Claimed{Lease: l.public(), News: true, Lost: true}})
 }
 
 // expire drops the workers that have given no sign of life for their TTL.
@@ -287,7 +287,7 @@ func (w *writer) hand(r *route, l *lease) {
 	at := place{l.wake, l.k}
 	interrupted := w.lapsed[l.k] || l.wake == 0 && l.k <= w.openSeq || !r.openMark.before(at)
 	delete(w.lapsed, l.k)
-	w.out = append(w.out, delivery{w: x, lease: l, c: bide.Claimed{Lease: l.public(), Interrupted: interrupted}})
+	w.out = append(w.out, delivery{w: x, lease: l, c: &bide.Claimed{Lease: l.public(), Interrupted: interrupted}})
 }
 
 // moveMark keeps in the file how far runs have been handed out, before any of

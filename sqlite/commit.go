@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"sync"
 
 	"zombiezen.com/go/sqlite"
 
@@ -15,8 +16,16 @@ func (s *Store) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
 	if l.Run == "" && b.Next == nil { // a sign of life needs no writer
 		return s.renew(l.Worker)
 	}
-	return s.do(ctx, &op{commit: true, lease: l, batch: b})
+	o := commits.Get().(*op)
+	o.commit, o.lease, o.batch = true, l, b
+	err := s.do(ctx, o)
+	*o = op{}
+	commits.Put(o)
+	return err
 }
+
+// commits are ops to be used again: there is one for every step.
+var commits = sync.Pool{New: func() any { return new(op) }}
 
 func (s *Store) renew(id string) error {
 	if s.readOnly {

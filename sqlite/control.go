@@ -144,7 +144,7 @@ func (w *writer) pause(t *target) error {
 	}
 	if l := w.leases[t.k]; l != nil {
 		m := bide.Message{Op: bide.OpPause, At: clock(w.now)}
-		w.out = append(w.out, delivery{w: l.worker, c: bide.Claimed{Lease: l.public(), News: true, Inbox: []bide.Message{m}}})
+		w.out = append(w.out, delivery{w: l.worker, c: &bide.Claimed{Lease: l.public(), News: true, Inbox: []bide.Message{m}}})
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (w *writer) createOne(n *bide.NewRun) (bide.Created, error) {
 		Labels: n.Labels, Input: n.Input, CreatedAt: clock(w.now), StartedAt: clock(w.now), Deadline: n.Deadline, Seed: w.s.seed(k, 0)}
 	l := &lease{k: k, id: id, route: r, state: bide.Queued, mail: mail, parent: n.Parent, known: run, warm: new(atomic.Bool)}
 	w.take(l, born)
-	w.out = append(w.out, delivery{w: born, lease: l, full: true, c: bide.Claimed{Lease: l.public(), Run: *run, Inbox: inbox}})
+	w.out = append(w.out, delivery{w: born, lease: l, full: true, c: &bide.Claimed{Lease: l.public(), Run: *run, Inbox: inbox}})
 	return bide.Created{ID: id, New: true}, nil
 }
 

@@ -349,7 +349,7 @@ func readHistory(st *sqlite.Stmt, k int64) (records []bide.Record, err error) {
 func (s *Store) load(ctx context.Context, mail []delivery) ([]bide.Claimed, error) {
 	claimed := make([]bide.Claimed, len(mail))
 	for i := range mail {
-		claimed[i] = mail[i].c
+		claimed[i] = *mail[i].c
 	}
 	if !slices.ContainsFunc(mail, func(d delivery) bool { return d.lease != nil && !d.full }) {
 		return claimed, nil

@@ -131,7 +131,7 @@ func (w *writer) postTo(t *target, m *bide.Message) error {
 	if l != nil {
 		w.change(l)
 		l.mail = m.Seq
-		w.out = append(w.out, delivery{w: l.worker, c: bide.Claimed{Lease: l.public(), News: true, Inbox: []bide.Message{*m}}})
+		w.out = append(w.out, delivery{w: l.worker, c: &bide.Claimed{Lease: l.public(), News: true, Inbox: []bide.Message{*m}}})
 	} else if t.state != bide.Paused {
 		w.due(t.route, place{t.wake, t.k})
 	}

@@ -108,7 +108,7 @@ type lease struct {
 // delivery is something for a worker's mailbox, once it is durable.
 type delivery struct {
 	w     *worker
-	c     bide.Claimed
+	c     *bide.Claimed
 	lease *lease // set: a run, not news
 	full  bool   // nothing is left to be read from the file
 }
