@@ -15,8 +15,7 @@ func (Detached) start(r *NewRun) error { r.Detached = true; return nil }
 
 // ChildRun is a child that was started.
 type ChildRun[Out any] struct {
-	id  string
-	err error
+	id string
 }
 
 // Child starts a run of the workflow as a child of this one and waits for its
@@ -51,8 +50,8 @@ func StartChild[In, Out any](ctx Context, w *Workflow[In, Out], in In, opts ...S
 		if err := json.Unmarshal(data, &started); err != nil {
 			return nil, &CodecError{Field: "child", Message: err.Error()}
 		}
-		v.t.noteChild(v.path, started.ID)
-		return &ChildRun[Out]{id: started.ID}, nil
+		v.t.noteChild(v.path, started.Child)
+		return &ChildRun[Out]{id: started.Child}, nil
 	}
 	t := v.t
 	run, err := w.newRun(in, opts)
@@ -72,7 +71,7 @@ func StartChild[In, Out any](ctx Context, w *Workflow[In, Out], in In, opts ...S
 	if run.Queue == "" {
 		run.Queue = t.run.Queue
 	}
-	data, _ := json.Marshal(childStart{ID: run.ID})
+	data, _ := json.Marshal(childStart{Child: run.ID})
 	t.noteChild(v.path, run.ID)
 	t.mu.Lock()
 	t.start = append(t.start, run)
@@ -83,7 +82,7 @@ func StartChild[In, Out any](ctx Context, w *Workflow[In, Out], in In, opts ...S
 }
 
 type childStart struct {
-	ID string `json:"id"`
+	Child string `json:"child"`
 }
 
 func (t *turn) noteChild(path, id string) {

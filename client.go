@@ -252,7 +252,13 @@ func (h *Handle[Out]) Get(ctx context.Context) (Run, error) { return h.c.Get(ctx
 // ResultOption is an option of [Handle.Result].
 type ResultOption interface{ result(*resultConfig) }
 
-type resultConfig struct{ watch []func(Run) }
+type resultConfig struct{ watch []watcher }
+
+// watcher follows a run while it is waited for.
+type watcher interface {
+	draw(Run)
+	close() // nothing more comes
+}
 
 // Result waits until the run has ended and returns what the workflow returned.
 // A run that did not succeed gives a [RunError]. When ctx ends first its error
@@ -274,8 +280,11 @@ func (h *Handle[Out]) Result(ctx context.Context, opts ...ResultOption) (Out, er
 }
 
 // await returns the run when it has ended.
-func (c *Client) await(ctx context.Context, id string, watch []func(Run)) (Run, error) {
+func (c *Client) await(ctx context.Context, id string, watch []watcher) (Run, error) {
 	if len(watch) > 0 {
+		for _, w := range watch {
+			defer w.close()
+		}
 		var last Run
 		for run, err := range c.Watch(ctx, id) {
 			if err != nil {
@@ -283,7 +292,7 @@ func (c *Client) await(ctx context.Context, id string, watch []func(Run)) (Run, 
 			}
 			last = run
 			for _, w := range watch {
-				w(run)
+				w.draw(run)
 			}
 		}
 		return last, nil

@@ -304,3 +304,9 @@ func (v *verb) finish(r Record, taken *Message) (data []byte, err error) {
 
 // now is the time as it is kept: UTC, in microseconds.
 func now() time.Time { return time.Now().UTC().Round(0).Truncate(time.Microsecond) }
+
+// after is t + d as it is kept: a time between two microseconds would come
+// before itself once it has been through the store.
+func after(t time.Time, d time.Duration) time.Time {
+	return t.Add(d + time.Microsecond - 1).Truncate(time.Microsecond)
+}

@@ -267,9 +267,9 @@ type permanent struct{ error }
 
 func (e *permanent) Unwrap() error { return e.error }
 
-// RetryAfter marks an error with the delay before the next attempt, in the place
-// of the policy's own. It may exceed MaximumInterval; MaximumAttempts and the
-// step's Timeout still bind. An error type of yours does the same by a method
+// RetryAfter marks an error with the delay before the next attempt of a step, in
+// the place of the policy's own, or the least delay before the next check of a
+// poll. It may exceed MaximumInterval; MaximumAttempts and Timeout still bind. An error type of yours does the same by a method
 // NextRetryDelay() time.Duration. It returns nil for nil.
 func RetryAfter(err error, delay time.Duration) error {
 	if err == nil {

@@ -85,7 +85,7 @@ func encodeFailure(err error, depth int) *Failure {
 	}
 	f := &Failure{Message: err.Error()}
 	t := reflect.TypeOf(err)
-	if t.Comparable() {
+	if reflect.ValueOf(err).Comparable() {
 		if name, ok := registry.names[err]; ok {
 			f.Type, f.Code = name, Code(err)
 			return f

@@ -261,7 +261,7 @@ func TestLayoutFaults(t *testing.T) {
 		{"down many floors", "examples/a/x.go", imports(module+"/sqlite", module+"/wait", "example.org/x"), ""},
 		{"standard library", "wait/x.go", imports("time", "math/rand/v2"), ""},
 		{"root and its floor 0", "x.go", imports("context", module+"/wait", module+"/internal/group"), ""},
-		{"itself, from its tests", "wait/x_test.go", imports(module+"/wait"), ""},
+		{"itself, from its tests", "wait/x_test.go", imports(module + "/wait"), ""},
 
 		{"up", "x.go", imports(module + "/sqlite"), "floor 2 from floor 1"},
 		{"up from floor 0", "internal/group/x.go", imports(module), "floor 1 from floor 0"},

@@ -224,13 +224,18 @@ type pollRun struct {
 func (p *pollRun) run() ([]byte, error) {
 	var resumed bool
 	if p.state, resumed = p.keptWait(); !resumed {
-		p.state = Wait{Kind: KindPoll, Since: p.began, NextAt: p.began.Add(p.initialDelay)}
+		p.state = Wait{Kind: KindPoll, Since: p.began, NextAt: after(p.began, p.initialDelay)}
 		if p.timeout != nil {
-			p.state.Until = p.began.Add(*p.timeout)
+			p.state.Until = after(p.began, *p.timeout)
 		}
 	} else if p.wasInterrupted() {
+		// The check may not have begun: the first time, look at once. Only one
+		// that kills its process again and again is kept at a distance.
+		again := p.state.Streak > 0
 		p.failed(ErrInterrupted)
-		p.schedule()
+		if p.state.NextAt = now(); again {
+			p.schedule(nil)
+		}
 	}
 	for {
 		if done, data, err := p.pause(); done {
@@ -267,7 +272,7 @@ func (p *pollRun) run() ([]byte, error) {
 		case p.maxAttempts > 0 && p.state.Attempt >= p.maxAttempts:
 			return p.giveUp(ReasonMaxAttempts)
 		}
-		p.schedule()
+		p.schedule(err)
 	}
 }
 
@@ -288,8 +293,14 @@ func (p *pollRun) failed(err error) {
 // schedule draws the time of the next check, once: it is kept, never drawn
 // again. One that would come after the deadline, or leave a useless sliver
 // before it, comes at the deadline.
-func (p *pollRun) schedule() {
-	p.state.NextAt = now().Add(p.delay(p.state.Pending, p.state.Streak, p.t.w.random))
+// A delay that the check's error asks for is a floor.
+func (p *pollRun) schedule(err error) {
+	d := p.delay(p.state.Pending, p.state.Streak, p.t.w.random)
+	var given interface{ NextRetryDelay() time.Duration }
+	if errors.As(err, &given) {
+		d = max(d, given.NextRetryDelay())
+	}
+	p.state.NextAt = after(now(), d)
 }
 
 // pause waits for the next check; a person may hurry, extend or settle it.
@@ -316,7 +327,7 @@ func (p *pollRun) pause() (done bool, data []byte, err error) {
 			return true, data, err
 		case OpExtendWait:
 			if !p.state.Until.IsZero() {
-				p.state.Until = p.state.Until.Add(extension(m))
+				p.state.Until = after(p.state.Until, extension(m))
 			}
 			p.note(KindExtended, m, nil)
 		default:

@@ -10,8 +10,9 @@ import (
 // OpRetry: it names the records that the run forgets, which are the last failed
 // one (for a canceled run: those that saw the cancel) and all that came of it.
 // What other branches did meanwhile is kept. Nothing is erased. At is left to
-// the store.
-func RetryRecord(history []Record, state State, failure *Failure) Record {
+// the store. children are those that the run will wait for again: the store
+// retries the ones that failed, and tells the run of the ones that have ended.
+func RetryRecord(history []Record, state State, failure *Failure) (r Record, children []string) {
 	gone := forgottenBy(history)
 	var live, failed []Record
 	for _, r := range history {
@@ -37,7 +38,19 @@ func RetryRecord(history []Record, state State, failure *Failure) Record {
 		}
 	}
 	data, _ := json.Marshal(x)
-	return Record{Kind: KindRetried, Name: state.String(), Data: data, Error: failure}
+	awaited := map[string]bool{}
+	for _, r := range live {
+		if r.Kind == KindChild && !forget[r.Seq] {
+			awaited[r.Name] = true
+		}
+	}
+	for _, r := range live {
+		var c childStart
+		if r.Kind == KindChild && !forget[r.Seq] && json.Unmarshal(r.Data, &c) == nil && c.Child != "" && !awaited[c.Child] {
+			children = append(children, c.Child)
+		}
+	}
+	return Record{Kind: KindRetried, Name: state.String(), Data: data, Error: failure}, children
 }
 
 // forgetFrom marks what happened at the path, what came after it in its branch,

@@ -39,7 +39,7 @@ func receive(ctx Context, name string, opts []ReceiveOption) ([]byte, error) {
 	if !resumed {
 		state = Wait{Kind: KindReceive, Since: v.began}
 		if c.timeout != nil {
-			state.Until = v.began.Add(*c.timeout)
+			state.Until = after(v.began, *c.timeout)
 		}
 	}
 	match := func(m *Message) bool { return m.Op == OpSignal && m.Name == name || v.acts(m) }
@@ -60,7 +60,7 @@ func receive(ctx Context, name string, opts []ReceiveOption) ([]byte, error) {
 			return v.settled(m, 0)
 		case OpExtendWait:
 			if !state.Until.IsZero() {
-				state.Until = state.Until.Add(extension(m))
+				state.Until = after(state.Until, extension(m))
 			}
 			v.note(KindExtended, m, nil)
 		default:

@@ -9,7 +9,7 @@ import (
 // restarts do not move it. Zero or less is over at once. It returns
 // [ErrCanceled] when the run is canceled, or the error that a person gave it.
 func Sleep(ctx Context, d time.Duration) error {
-	return sleep(ctx, func() time.Time { return now().Add(max(d, 0)) })
+	return sleep(ctx, func() time.Time { return after(now(), max(d, 0)) })
 }
 
 // SleepUntil waits until t, by the wall clock of the store's process. A t in the
@@ -68,7 +68,7 @@ func sleep(ctx Context, deadline func() time.Time) error {
 			_, err := v.settled(m, 0)
 			return err
 		case OpExtendWait:
-			until = until.Add(extension(m))
+			until = after(until, extension(m))
 			data, _ := json.Marshal(until)
 			v.note(KindExtended, m, data)
 		default: // looking earlier does not make it later

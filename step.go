@@ -135,7 +135,7 @@ func (s *stepRun) retry() (json.RawMessage, error) {
 			return data, gerr
 		}
 		s.onAttempt(n, err, delay)
-		s.state.NextAt = now().Add(delay)
+		s.state.NextAt = after(now(), delay)
 	}
 }
 
@@ -219,7 +219,7 @@ func (s *stepRun) pause() (done bool, data json.RawMessage, err error) {
 			data, err = s.settled(m, state.Attempt)
 			return true, data, err
 		case OpExtendWait:
-			state.NextAt = state.NextAt.Add(extension(m))
+			state.NextAt = after(state.NextAt, extension(m))
 			s.note(KindExtended, m, nil)
 		default:
 			s.note(KindChecked, m, nil)

@@ -22,9 +22,12 @@ type Store interface {
 
 	// Claim waits until there is something for the worker: runs it may now take
 	// a turn of, or news for runs that it holds. A run is handed out when it is
-	// due (its wake time has come or its inbox is not empty), its queue and
-	// workflow are among those asked for, and nobody holds its lease. The first
-	// call makes the worker known; every call renews its leases.
+	// due (its wake time has come, or a message that its last turn had not seen),
+	// its queue and workflow are among those asked for, and nobody holds its
+	// lease; within a queue and workflow the one due first comes first. The first
+	// call makes the worker known, with its queues and workflows; every call
+	// renews its leases. Between two calls the store may hand it further runs, up
+	// to Max in all; a call that ends with its ctx ends that.
 	Claim(ctx context.Context, c Claim) ([]Claimed, error)
 
 	// Commit is the only write of a turn: all or nothing, durable on return.
@@ -132,8 +135,8 @@ type Claimed struct {
 	News bool
 	// Lost: the lease is gone; the turn must stop.
 	Lost bool
-	// Interrupted: an earlier turn ended without a word, by a crash or by losing
-	// its lease, so its unfinished steps may have begun.
+	// Interrupted: an earlier turn may have ended without a word, by a crash or
+	// by losing its lease, with steps begun and not finished.
 	Interrupted bool
 	Run         Run
 	History     []Record
@@ -199,10 +202,13 @@ type Batch struct {
 	Waiting  *[]Wait  // if set, replaces what the run waits for
 	Progress *ProgressState
 	Values   map[string]json.RawMessage // merged into the run's values
-	Start    []NewRun                   // children
-	Cancel   []string                   // children to cancel
-	// Seen is the newest inbox message that the turn knew of: a run that parks
-	// with an unseen message is due at once.
+	// Start are children. One whose id exists already is not made: the run gets
+	// an OpChildEnded, with the outcome if that is its own child and has ended,
+	// with a [ConflictError] if it is not its own.
+	Start  []NewRun
+	Cancel []string // children to cancel
+	// Seen is the newest message that came as news and that the turn knew of: a
+	// run that parks with an unseen message is due at once.
 	Seen int64
 	// Next ends the turn and releases the lease; nil goes on.
 	// Started is when the run's first turn began; kept if the run has no such time yet.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,23 +14,28 @@ import (
 const barWidth = 20
 
 // TerminalProgress is an option of [Handle.Result] that draws the run's progress
-// on w while it is waited for: on a terminal one line that is drawn over,
+// on w while it is waited for: on a terminal one line that is drawn over (of
+// COLUMNS columns, or 80),
 //
 //	[research] ██████░░░░░░░░░░░░░░ 33% - asking the model
 //
 // elsewhere a plain line for each change.
 func TerminalProgress(w io.Writer) ResultOption {
-	return &terminal{w: w, live: isTerminal(w)}
+	t := &terminal{w: w, live: isTerminal(w), columns: 80}
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		t.columns = n
+	}
+	return t
 }
 
 type terminal struct {
-	w     io.Writer
-	live  bool
-	width int // of the line on the screen
-	last  string
+	w       io.Writer
+	live    bool
+	columns int
+	last    string // what stands there
 }
 
-func (t *terminal) result(c *resultConfig) { c.watch = append(c.watch, t.draw) }
+func (t *terminal) result(c *resultConfig) { c.watch = append(c.watch, t) }
 
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
@@ -41,59 +48,86 @@ func isTerminal(w io.Writer) bool {
 
 func (t *terminal) draw(r Run) {
 	line := progressLine(r, t.live)
-	if line != t.last && line != "" {
-		if t.live {
-			pad := max(t.width-utf8.RuneCountInString(line), 0)
-			fmt.Fprintf(t.w, "\r%s%s", line, strings.Repeat(" ", pad))
-		} else {
-			fmt.Fprintln(t.w, line)
-		}
-		t.last, t.width = line, utf8.RuneCountInString(line)
+	if line == t.last || line == "" {
+		return
 	}
-	if t.live && r.State.Ended() && t.last != "" {
+	if t.live {
+		line = cutTo(line, t.columns)
+		fmt.Fprintf(t.w, "\r%s%s", line, strings.Repeat(" ", max(utf8.RuneCountInString(t.last)-utf8.RuneCountInString(line), 0)))
+	} else {
+		fmt.Fprintln(t.w, line)
+	}
+	t.last = line
+}
+
+// close leaves the line to what is printed next.
+func (t *terminal) close() {
+	if t.live && t.last != "" {
 		fmt.Fprintln(t.w)
+		t.last = ""
 	}
 }
 
-// progressLine says in one line how far a run is and what it waits for.
+// cutTo shortens a line to fewer runes than columns: one that wraps cannot be
+// drawn over.
+func cutTo(line string, columns int) string {
+	if r := []rune(line); len(r) >= columns {
+		return string(r[:max(columns-2, 0)]) + "…"
+	}
+	return line
+}
+
+// progressLine says in one line how far a run is; "" while there is nothing to
+// say.
 func progressLine(r Run, bar bool) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "[%s]", r.Workflow)
 	p := r.Progress
+	trouble := ""
+	for _, w := range r.Waiting {
+		if w.LastError != nil && (w.Kind != KindPoll || w.Streak > 0) {
+			trouble = fmt.Sprintf(" (%s, attempt %d: %s)", w.Name, w.Attempt, w.LastError.Message)
+			break
+		}
+	}
 	if p == nil {
+		if !r.State.Ended() && trouble == "" {
+			return ""
+		}
 		p = &ProgressState{}
 	}
 	percent := p.Percent
 	if r.State == Succeeded {
 		percent = 100
 	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "[%s]", r.Workflow)
 	if bar {
 		full := int(percent / 100 * barWidth)
 		b.WriteString(" " + strings.Repeat("█", full) + strings.Repeat("░", barWidth-full))
 	}
 	fmt.Fprintf(&b, " %.0f%%", percent)
-	said := p.Message
-	if p.Step != nil {
-		said = strings.TrimSpace(fmt.Sprintf("step %d of %d %s", p.Step.Index, p.Step.Count, said))
-	}
-	switch {
-	case r.State.Ended():
-		said = r.State.String()
-	case r.State == Paused || r.State == Canceling:
-		said = strings.TrimSpace(r.State.String() + " " + said)
-	}
-	if said != "" {
+	if said := saying(r, p); said != "" {
 		b.WriteString(" - " + said)
 	}
-	if bar && !r.State.Ended() {
-		for _, w := range r.Waiting {
-			if w.Kind == KindRetry || w.Kind == KindPoll || w.Kind == KindStuck {
-				b.WriteString(" (" + w.String() + ")")
-				break
-			}
-		}
+	if !r.State.Ended() {
+		b.WriteString(trouble)
 	}
 	return b.String()
+}
+
+// saying is the words of a progress line.
+func saying(r Run, p *ProgressState) string {
+	if r.State.Ended() {
+		return r.State.String()
+	}
+	var words []string
+	if r.State == Paused || r.State == Canceling {
+		words = append(words, r.State.String())
+	}
+	if s := p.Step; s != nil {
+		words = append(words, fmt.Sprintf("step %d of %d", s.Index, s.Count), s.Name)
+	}
+	words = append(words, p.Message)
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
 // String says the wait in words: "poll deep-research, attempt 14, next 10:04:05".
@@ -117,7 +151,7 @@ func (w Wait) String() string {
 	if !w.Until.IsZero() {
 		s += ", until " + clock(w.Until)
 	}
-	if w.LastError != nil {
+	if w.LastError != nil && (w.Kind != KindPoll || w.Streak > 0) {
 		s += ", last error: " + w.LastError.Message
 	}
 	return s

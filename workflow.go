@@ -146,7 +146,7 @@ func (d Delay) start(r *NewRun) error {
 	if d < 0 {
 		return &InvalidError{Field: "delay", Reason: "is negative"}
 	}
-	r.StartAt = now().Add(time.Duration(d))
+	r.StartAt = after(now(), time.Duration(d))
 	return nil
 }
 
@@ -154,7 +154,7 @@ func (d Timeout) start(r *NewRun) error {
 	if d <= 0 {
 		return &InvalidError{Field: "timeout", Reason: "must be above 0; leave it out for none"}
 	}
-	r.Deadline = now().Add(time.Duration(d))
+	r.Deadline = after(now(), time.Duration(d))
 	return nil
 }
 

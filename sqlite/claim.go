@@ -48,6 +48,7 @@ func (s *Store) Claim(ctx context.Context, c bide.Claim) ([]bide.Claimed, error)
 		}
 		select {
 		case <-ctx.Done():
+			x.max.Store(0) // nothing more until the next call
 			return nil, ctx.Err()
 		case <-s.closed:
 			return nil, bide.ErrClosed
@@ -121,13 +122,14 @@ func (w *writer) join(x *worker) {
 
 // leave forgets the worker and frees what it holds. lapsed: it has not said so
 // itself, its turns may be under way.
-func (w *writer) leave(x *worker, lapsed bool) {
+func (w *writer) leave(x *worker, lapsed bool) error {
 	w.workers = slices.DeleteFunc(w.workers, func(y *worker) bool { return x == y })
 	for _, r := range w.byKey {
 		r.workers = slices.DeleteFunc(r.workers, func(y *worker) bool { return x == y })
 	}
 	w.s.mu.Lock()
 	x.gone = true
+	x.ring() // a Claim that still waits makes itself known again
 	if w.s.workers[x.id] == x {
 		delete(w.s.workers, x.id)
 	}
@@ -140,9 +142,30 @@ func (w *writer) leave(x *worker, lapsed bool) {
 		if lapsed {
 			w.lapsed[l.k] = true
 			w.lose(l)
+			w.due(l.route, place{l.wake, l.k})
+		} else if err := w.giveBack(l); err != nil {
+			return err
 		}
-		w.due(l.route, place{l.wake, l.k})
 	}
+	return nil
+}
+
+// giveBack makes a run due that was handed out and not begun, put there anew,
+// so that after a crash nobody takes it for begun.
+func (w *writer) giveBack(l *lease) error {
+	if l.state == bide.Paused {
+		return nil
+	}
+	if err := w.begin(); err != nil {
+		return err
+	}
+	err := w.set(w.st.setState, l.k, func(s *sqlite.Stmt) {
+		s.BindInt64(3, int64(l.state))
+		s.BindInt64(4, w.now)
+		s.BindBool(5, true)
+	})
+	w.due(l.route, place{w.now, l.k})
+	return err
 }
 
 // lose tells the worker that a lease is gone.
@@ -151,22 +174,26 @@ func (w *writer) lose(l *lease) {
 }
 
 // expire drops the workers that have given no sign of life for their TTL.
-func (w *writer) expire() {
+func (w *writer) expire() error {
 	for _, x := range slices.Clone(w.workers) {
-		if int64(time.Since(w.start)) >= x.expires.Load() {
-			w.leave(x, true)
+		if int64(time.Since(w.start)) < x.expires.Load() {
+			continue
+		}
+		if err := w.leave(x, true); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func (l *lease) public() bide.Lease {
 	return bide.Lease{Run: l.id, Worker: l.worker.id, Epoch: l.epoch, Key: l.k}
 }
 
-// take puts a run into a worker's hand.
-func (w *writer) take(l *lease, x *worker) {
-	w.epoch++
-	l.epoch, l.worker = w.epoch, x
+// take puts a run into a worker's hand. epoch is a number of the store's own row,
+// so that it is new even after the file was closed.
+func (w *writer) take(l *lease, x *worker, epoch int64) {
+	l.epoch, l.worker, l.handed = epoch, x, l.mail
 	w.leases[l.k] = l
 	x.held++
 	w.undo = append(w.undo, undo{l: l, taken: true})
@@ -205,8 +232,9 @@ func (w *writer) due(r *route, p place) {
 const atOnce = 256
 
 type dueRun struct {
-	at place
-	l  *lease
+	at  place
+	put int64
+	l   *lease
 }
 
 // pump hands out what is due to workers with a hand free. The file is asked only
@@ -234,11 +262,15 @@ func (w *writer) pump() error {
 				if w.leases[found[i].at.k] != nil {
 					continue
 				}
-				w.hand(r, found[i].l)
+				if err := w.hand(r, found[i]); err != nil {
+					return err
+				}
 				handed++
 			}
-			if err := w.moveMark(r); err != nil {
-				return err
+			if handed > 0 {
+				if err := w.moveMark(r); err != nil {
+					return err
+				}
 			}
 			if int64(len(found)) < limit {
 				if err := w.findNext(r); err != nil {
@@ -275,28 +307,32 @@ func (w *writer) dueRuns(r *route, limit int64) ([]dueRun, error) {
 		if l.id == "" {
 			l.id = w.s.madeID(l.k)
 		}
-		found = append(found, dueRun{at, l})
+		found = append(found, dueRun{at, s.ColumnInt64(7), l})
 	})
 	return found, err
 }
 
 // hand gives a due run to a worker of its route.
-func (w *writer) hand(r *route, l *lease) {
-	x := r.pick()
-	w.take(l, x)
-	at := place{l.wake, l.k}
-	interrupted := w.lapsed[l.k] || l.wake == 0 && l.k <= w.openSeq || !r.openMark.before(at)
+func (w *writer) hand(r *route, d dueRun) error {
+	x, l := r.pick(), d.l
+	epoch, err := w.next()
+	if err != nil {
+		return err
+	}
+	w.take(l, x, epoch)
+	interrupted := w.lapsed[l.k] || l.wake == 0 && l.k <= w.openSeq || !r.openMark.before(d.at) && d.put <= r.openPut
 	delete(w.lapsed, l.k)
 	w.out = append(w.out, delivery{w: x, lease: l, c: &bide.Claimed{Lease: l.public(), Interrupted: interrupted}})
+	return nil
 }
 
 // moveMark keeps in the file how far runs have been handed out, before any of
 // them can act: after a crash it tells who may have been in the middle of a step.
 func (w *writer) moveMark(r *route) error {
-	if !r.mark.before(r.cursor) {
-		return nil
+	if r.mark.before(r.cursor) {
+		r.mark = r.cursor
 	}
-	r.mark = r.cursor
+	w.st.mark.BindInt64(4, w.seq)
 	w.st.mark.BindInt64(1, r.k)
 	w.st.mark.BindInt64(2, r.mark.wake)
 	w.st.mark.BindInt64(3, r.mark.k)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"sync"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -48,8 +49,7 @@ func (w *writer) commit(o *op) error {
 	if o.lease.Run == "" {
 		for _, x := range w.workers {
 			if x.id == o.lease.Worker {
-				w.leave(x, false)
-				return nil
+				return w.leave(x, false)
 			}
 		}
 		return nil
@@ -136,13 +136,18 @@ func (w *writer) startChildren(l *lease, children []bide.NewRun) error {
 		if c.New {
 			continue
 		}
-		// The id is taken, by a stranger: the parent hears of it where it waits.
-		m := bide.Message{Op: bide.OpChildEnded, Name: n.ID, Error: bide.NewFailure(&bide.ConflictError{ID: n.ID})}
-		if c.Err != nil {
-			m.Error = bide.NewFailure(c.Err)
+		// There is a run of that id, or none can be: the parent hears of it where
+		// it waits for its child.
+		m := &bide.Message{Op: bide.OpChildEnded, Name: n.ID, Error: bide.NewFailure(c.Err)}
+		if m.Error == nil {
+			if m, err = w.taken(l.id, n.ID); err != nil {
+				return err
+			}
 		}
-		if err := w.post(l.k, &m); err != nil {
-			return err
+		if m != nil {
+			if err := w.post(l.k, m); err != nil {
+				return err
+			}
 		}
 	}
 	if l.kids {
@@ -152,6 +157,37 @@ func (w *writer) startChildren(l *lease, children []bide.NewRun) error {
 	l.kids = true
 	w.st.setKids.BindInt64(1, l.k)
 	return w.exec(w.st.setKids)
+}
+
+// taken is what a parent is told of a child whose id exists already: nothing
+// while its own child lives, that child's outcome once it has ended, and a
+// conflict if the run is somebody else's.
+func (w *writer) taken(parent, id string) (*bide.Message, error) {
+	k, err := w.resolve(id)
+	if err != nil {
+		return nil, err
+	}
+	t, err := w.target(k)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case t.parent != parent:
+		return &bide.Message{Op: bide.OpChildEnded, Name: id, Error: bide.NewFailure(&bide.ConflictError{ID: id})}, nil
+	case !t.state.Ended():
+		return nil, nil
+	}
+	f, err := failureFrom(t.failure)
+	return t.outcome(t.state, t.result, f), err
+}
+
+// outcome is what a run's parent is told of its end.
+func (t *target) outcome(state bide.State, result json.RawMessage, f *bide.Failure) *bide.Message {
+	m := &bide.Message{Op: bide.OpChildEnded, Name: t.id, Data: result}
+	if state != bide.Succeeded {
+		m.Error = bide.NewFailure(&bide.RunError{ID: t.id, State: state, Err: f.Err()})
+	}
+	return m
 }
 
 // change notes a lease's fields before they change, should the batch fail.
@@ -165,6 +201,9 @@ func (w *writer) update(l *lease, b *bide.Batch) error {
 		if err := w.set(w.st.setStarted, l.k, func(s *sqlite.Stmt) { s.BindInt64(3, micros(b.Started)) }); err != nil {
 			return err
 		}
+	}
+	if b.Progress != nil || len(b.Values) > 0 {
+		l.known = nil // no longer all there is to know
 	}
 	if b.Progress != nil {
 		if err := w.set(w.st.setProgress, l.k, func(s *sqlite.Stmt) { blob(s, 3, object(b.Progress)) }); err != nil {
@@ -235,9 +274,9 @@ func (w *writer) turnEnds(l *lease, b *bide.Batch) error {
 func (w *writer) park(l *lease, b *bide.Batch, next bide.Parked) error {
 	state, wake := bide.Waiting, int64(never)
 	if !next.WakeAt.IsZero() {
-		wake = max(micros(next.WakeAt), w.now)
+		wake = max(micros(next.WakeAt.Add(time.Microsecond-1)), w.now) // never early
 	}
-	if l.mail > b.Seen {
+	if l.mail > max(b.Seen, l.handed) {
 		wake = w.now
 	}
 	switch l.state {
@@ -346,9 +385,5 @@ func (w *writer) endRun(t *target, state bide.State, result json.RawMessage, f *
 	if t.parent == "" {
 		return nil
 	}
-	m := bide.Message{Op: bide.OpChildEnded, Name: t.id, Data: result}
-	if state != bide.Succeeded {
-		m.Error = bide.NewFailure(&bide.RunError{ID: t.id, State: state, Err: f.Err()})
-	}
-	return w.postByID(t.parent, &m)
+	return w.postByID(t.parent, t.outcome(state, result, f))
 }

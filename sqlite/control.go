@@ -67,6 +67,7 @@ func (w *writer) setState(t *target, state bide.State, wake int64) error {
 	err := w.set(w.st.setState, t.k, func(s *sqlite.Stmt) {
 		s.BindInt64(3, int64(state))
 		number(s, 4, wake, never)
+		s.BindBool(5, l == nil)
 	})
 	if err != nil {
 		return err
@@ -158,13 +159,11 @@ func (w *writer) retry(t *target) error {
 	if err != nil {
 		return err
 	}
-	var f *bide.Failure
-	if t.failure != nil {
-		if err := json.Unmarshal(t.failure, &f); err != nil {
-			return &bide.CodecError{Field: "error", Message: err.Error()}
-		}
+	f, err := failureFrom(t.failure)
+	if err != nil {
+		return err
 	}
-	r := bide.RetryRecord(history, t.state, f)
+	r, children := bide.RetryRecord(history, t.state, f)
 	r.At = clock(w.now)
 	if err := w.addRecord(t.k, &r); err != nil {
 		return err
@@ -188,7 +187,36 @@ func (w *writer) retry(t *target) error {
 	}
 	w.due(t.route, place{w.now, t.k})
 	w.touched = append(w.touched, touch{id: t.id})
+	for _, id := range children {
+		if err := w.retryChild(t, id); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// retryChild sees to a child that the parent, retried, waits for again: if it
+// failed too, it goes on; if it succeeded meanwhile, the parent is told.
+func (w *writer) retryChild(parent *target, id string) error {
+	k, err := w.resolve(id)
+	if errors.Is(err, bide.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t, err := w.target(k)
+	if err != nil {
+		return err
+	}
+	if t.parent == parent.id && t.state.Ended() && t.state != bide.Succeeded {
+		return w.retry(t)
+	}
+	m, err := w.taken(parent.id, id)
+	if m == nil || err != nil {
+		return err
+	}
+	return w.post(parent.k, m)
 }
 
 // act passes what a person does to a live wait on to the run.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -130,7 +131,7 @@ func (w *writer) createOne(n *bide.NewRun) (bide.Created, error) {
 	run := &bide.Run{ID: id, Workflow: n.Workflow, Queue: n.Queue, State: bide.Running, Version: k, Parent: n.Parent,
 		Labels: n.Labels, Input: n.Input, CreatedAt: clock(w.now), StartedAt: clock(w.now), Deadline: n.Deadline, Seed: w.s.seed(k, 0)}
 	l := &lease{k: k, id: id, route: r, state: bide.Queued, mail: mail, parent: n.Parent, known: run, warm: new(atomic.Bool)}
-	w.take(l, born)
+	w.take(l, born, k)
 	w.out = append(w.out, delivery{w: born, lease: l, full: true, c: &bide.Claimed{Lease: l.public(), Run: *run, Inbox: inbox}})
 	return bide.Created{ID: id, New: true}, nil
 }
@@ -159,7 +160,12 @@ func (w *writer) conflict(n *bide.NewRun, k int64) (c bide.Created, settled bool
 		}
 		w.st.giveID.BindInt64(1, k)
 		w.st.giveID.BindInt64(2, ver)
-		return c, false, w.exec(w.st.giveID)
+		if err := w.exec(w.st.giveID); err != nil {
+			return c, true, err
+		}
+		w.st.moveKids.BindText(1, n.ID)
+		w.st.moveKids.BindText(2, w.s.madeID(k))
+		return c, false, w.exec(w.st.moveKids)
 	}
 	return bide.Created{ID: n.ID, Err: &bide.ConflictError{ID: n.ID}}, true, nil
 }
@@ -188,6 +194,9 @@ func (w *writer) route(name routeName) (*route, error) {
 func (w *writer) firstMail(k int64, messages []bide.Message) ([]bide.Message, error) {
 	var inbox []bide.Message
 	for _, m := range messages {
+		if m.Key != "" && slices.ContainsFunc(inbox, func(x bide.Message) bool { return x.Key == m.Key }) {
+			continue
+		}
 		if err := w.addMail(k, &m); err != nil {
 			return nil, err
 		}

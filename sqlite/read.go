@@ -23,7 +23,7 @@ type reader struct {
 
 const runColumns = `run.k, route.queue, route.workflow, run.state, run.ver, run.wake, run.id, run.parent, run.gen, run.created,
 	run.started, run.ended, run.deadline, run.waits, run.progress, run.labels, run.error,
-	run.wake <= route.mark_wake AND (run.wake < route.mark_wake OR run.k <= route.mark_k)`
+	run.wake <= route.mark_wake AND (run.wake < route.mark_wake OR run.k <= route.mark_k) AND run.put <= max(route.mark_put, run.k)`
 
 func newReader(conn *sqlite.Conn) *reader { return &reader{conn: conn} }
 
@@ -137,7 +137,8 @@ func (r *reader) read(s *Store, k int64, scan func(*sqlite.Stmt) (bide.Run, erro
 		}
 		run.Input = bytesOf(r.payload, 0)
 	}
-	return run, r.version(&run, k)
+	err = r.version(&run, k)
+	return run, err
 }
 
 // version raises the run's version to that of its newest record.
@@ -200,7 +201,7 @@ func (s *Store) derive(run *bide.Run, st *sqlite.Stmt) {
 	case due:
 		run.State = bide.Queued
 		since := later(clock(st.ColumnInt64(5)), run.CreatedAt)
-		run.Waiting = []bide.Wait{{Kind: bide.KindQueue, Name: run.Queue, Since: since}}
+		run.Waiting = append([]bide.Wait{{Kind: bide.KindQueue, Name: run.Queue, Since: since}}, run.Waiting...)
 	case run.State == bide.Queued: // it was given a delay
 		run.State = bide.Waiting
 		run.Waiting = []bide.Wait{{Kind: bide.KindSleep, Name: "delay", Since: run.CreatedAt, Until: clock(st.ColumnInt64(5))}}
@@ -393,8 +394,9 @@ func (r *reader) fill(s *Store, c *bide.Claimed, mail int64) (err error) {
 	}
 }
 
-func failureOf(st *sqlite.Stmt, col int) (f *bide.Failure, err error) {
-	data := bytesOf(st, col)
+func failureOf(st *sqlite.Stmt, col int) (*bide.Failure, error) { return failureFrom(bytesOf(st, col)) }
+
+func failureFrom(data []byte) (f *bide.Failure, err error) {
 	if data == nil {
 		return nil, nil
 	}

@@ -52,6 +52,7 @@ type target struct {
 	deadline int64
 	waits    []byte
 	failure  []byte
+	result   []byte
 	input    []byte
 }
 
@@ -73,7 +74,7 @@ func (w *writer) target(k int64) (*target, error) {
 		t.mail = s.ColumnInt64(3)
 		t.id, t.parent, t.kids = s.ColumnText(4), s.ColumnText(5), s.ColumnBool(6)
 		t.waits, t.failure, t.deadline = bytesOf(s, 7), bytesOf(s, 8), s.ColumnInt64(9)
-		t.input = bytesOf(s, 11)
+		t.result, t.input = bytesOf(s, 10), bytesOf(s, 11)
 	})
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ type statements struct {
 
 	mailKey, post, takeMail, dropMail, dropCancel *sqlite.Stmt
 
-	target, setState, giveID, kids, reopen, history, payload *sqlite.Stmt
+	target, setState, giveID, moveKids, kids, reopen, history, payload *sqlite.Stmt
 }
 
 func (st *statements) prepare(conn *sqlite.Conn) error {
@@ -36,20 +36,20 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 
 		{&st.meta, `SELECT name, value FROM meta`},
 		{&st.setMeta, `INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2`},
-		{&st.routes, `SELECT k, queue, workflow, mark_wake, mark_k FROM route`},
+		{&st.routes, `SELECT k, queue, workflow, mark_wake, mark_k, mark_put FROM route`},
 		{&st.addRoute, `INSERT INTO route (k, queue, workflow) VALUES (?1, ?2, ?3)`},
-		{&st.mark, `UPDATE route SET mark_wake = ?2, mark_k = ?3 WHERE k = ?1`},
+		{&st.mark, `UPDATE route SET mark_wake = ?2, mark_k = ?3, mark_put = ?4 WHERE k = ?1`},
 
 		{&st.find, `SELECT k FROM run WHERE id = ?1`},
-		{&st.addRun, `INSERT INTO run (k, route, state, ver, wake, mail, id, parent, detached, created, started, deadline, labels, input)
-			VALUES (?1, ?2, ?3, ?1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`},
+		{&st.addRun, `INSERT INTO run (k, route, state, ver, put, wake, mail, id, parent, detached, created, started, deadline, labels, input)
+			VALUES (?1, ?2, ?3, ?1, ?1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`},
 		{&st.addPayload, `INSERT OR REPLACE INTO payload (run, input) VALUES (?1, ?2)`},
 		{&st.dropPayload, `DELETE FROM payload WHERE run = ?1`},
 		{&st.addRec, `INSERT INTO rec (k, run, path, kind, name, data, error, attempt, at, took, by)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)`},
 		{&st.addMail, `INSERT INTO inbox (k, run, op, name, key, data, error, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`},
 
-		{&st.due, `SELECT k, wake, mail, state, id, parent, kids FROM run
+		{&st.due, `SELECT k, wake, mail, state, id, parent, kids, put FROM run
 			WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2 AND (wake, k) > (?3, ?4) ORDER BY wake, k LIMIT ?5`},
 		{&st.nextDue, `SELECT wake FROM run WHERE route = ?1 AND wake IS NOT NULL AND (wake, k) > (?2, ?3) ORDER BY wake, k LIMIT 1`},
 
@@ -59,24 +59,25 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 		{&st.setKids, `UPDATE run SET kids = 1 WHERE k = ?1`},
 		{&st.getVals, `SELECT vals FROM run WHERE k = ?1`},
 		{&st.setVals, `UPDATE run SET ver = ?2, vals = ?3 WHERE k = ?1`},
-		{&st.park, `UPDATE run SET ver = ?2, state = ?3, wake = ?4 WHERE k = ?1`},
-		{&st.parkWaits, `UPDATE run SET ver = ?2, state = ?3, wake = ?4, waits = ?5 WHERE k = ?1`},
+		{&st.park, `UPDATE run SET ver = ?2, put = ?2, state = ?3, wake = ?4 WHERE k = ?1`},
+		{&st.parkWaits, `UPDATE run SET ver = ?2, put = ?2, state = ?3, wake = ?4, waits = ?5 WHERE k = ?1`},
 		{&st.end, `UPDATE run SET ver = ?2, state = ?3, wake = NULL, waits = NULL, result = ?4, error = ?5, ended = ?6,
 			started = coalesce(started, ?7) WHERE k = ?1`},
-		{&st.again, `UPDATE run SET ver = ?2, state = ?3, wake = ?4, waits = NULL, progress = NULL, gen = gen + 1, input = ?5 WHERE k = ?1`},
+		{&st.again, `UPDATE run SET ver = ?2, put = ?2, state = ?3, wake = ?4, waits = NULL, progress = NULL, gen = gen + 1, input = ?5 WHERE k = ?1`},
 		{&st.clearRecs, `DELETE FROM rec WHERE run = ?1`},
 
 		{&st.mailKey, `SELECT 1 FROM inbox WHERE run = ?1 AND key = ?2`},
-		{&st.post, `UPDATE run SET ver = ?2, mail = ?3, wake = ?4 WHERE k = ?1`},
+		{&st.post, `UPDATE run SET ver = ?2, mail = ?3, wake = ?4, put = iif(wake IS ?4, put, ?2) WHERE k = ?1`},
 		{&st.takeMail, `UPDATE inbox SET taken = 1, data = NULL, error = NULL WHERE k = ?1 AND run = ?2 AND key IS NOT NULL`},
 		{&st.dropMail, `DELETE FROM inbox WHERE k = ?1 AND run = ?2 AND key IS NULL`},
 		{&st.dropCancel, `DELETE FROM inbox WHERE run = ?1 AND op = ?2`},
 
-		{&st.target, `SELECT route, state, wake, mail, id, parent, kids, waits, error, deadline, gen, input FROM run WHERE k = ?1`},
-		{&st.setState, `UPDATE run SET ver = ?2, state = ?3, wake = ?4 WHERE k = ?1`},
+		{&st.target, `SELECT route, state, wake, mail, id, parent, kids, waits, error, deadline, result, input FROM run WHERE k = ?1`},
+		{&st.setState, `UPDATE run SET ver = ?2, state = ?3, wake = ?4, put = iif(?5, ?2, put) WHERE k = ?1`},
 		{&st.giveID, `UPDATE run SET ver = ?2, id = NULL WHERE k = ?1`},
+		{&st.moveKids, `UPDATE run SET parent = ?2 WHERE parent = ?1`},
 		{&st.kids, `SELECT k FROM run WHERE parent = ?1 AND detached = 0 AND state < ?2`},
-		{&st.reopen, `UPDATE run SET ver = ?2, state = ?3, wake = ?4, error = NULL, result = NULL, ended = NULL, deadline = ?5 WHERE k = ?1`},
+		{&st.reopen, `UPDATE run SET ver = ?2, put = ?2, state = ?3, wake = ?4, error = NULL, result = NULL, ended = NULL, deadline = ?5 WHERE k = ?1`},
 		{&st.payload, `SELECT input FROM payload WHERE run = ?1`},
 		{&st.history, `SELECT k, path, kind, name, data, error, attempt, at, took, by FROM rec WHERE run = ?1 ORDER BY k`},
 	} {

@@ -44,8 +44,8 @@ type writer struct {
 	wal  wal
 
 	seq      int64 // the newest number in use
+	kept     int64 // the newest number before this batch
 	reserved int64 // numbers up to here may be used without writing so
-	epoch    int64
 	leases   map[int64]*lease
 	lapsed   map[int64]bool // runs whose lease was lost to time, not yet taken over
 	routes   map[routeName]*route
@@ -74,7 +74,8 @@ type route struct {
 	name     routeName
 	cursor   place
 	mark     place // the cursor as the file has it, at its farthest
-	openMark place // mark when the file was opened: runs up to it were in hand when the last process ended
+	openMark place // mark when the file was opened: runs up to it, put there
+	openPut  int64 // up to this number, were in hand when the last process ended
 	next     int64 // no run beyond the cursor is due before this
 	workers  []*worker
 	turn     int // whose turn it is to get the next run
@@ -99,6 +100,7 @@ type lease struct {
 	wake   int64      // of the row
 	state  bide.State // of the row
 	mail   int64
+	handed int64 // the newest message when it was handed out
 	parent string
 	kids   bool
 	known  *bide.Run    // as handed out, for those who wait for its end; nil if not at hand
@@ -150,7 +152,7 @@ func (w *writer) recover() error {
 	return w.rows(w.st.routes, func(s *sqlite.Stmt) {
 		mark := place{s.ColumnInt64(3), s.ColumnInt64(4)}
 		w.addRoute(&route{k: s.ColumnInt64(0), name: routeName{s.ColumnText(1), s.ColumnText(2)},
-			cursor: nowhere, mark: mark, openMark: mark})
+			cursor: nowhere, mark: mark, openMark: mark, openPut: s.ColumnInt64(5)})
 	})
 }
 
@@ -200,6 +202,7 @@ func (w *writer) try(ops []*op) error {
 	w.now = time.Now().UnixMicro()
 	w.writes, w.inTx = 0, false
 	reserved := w.reserved
+	w.kept = w.seq
 	err := w.applyAll(ops)
 	if err == nil && w.inTx {
 		err = w.exec(w.st.commit)
@@ -222,13 +225,15 @@ func (w *writer) try(ops []*op) error {
 }
 
 func (w *writer) applyAll(ops []*op) error {
+	if err := w.expire(); err != nil {
+		return err
+	}
 	for _, o := range ops {
 		o.err = nil
 		if err := w.apply(o); err != nil {
 			return err
 		}
 	}
-	w.expire()
 	return w.pump()
 }
 
@@ -267,24 +272,11 @@ func (w *writer) putBack() {
 		}
 	}
 	w.undo, w.out, w.touched = w.undo[:0], w.out[:0], w.touched[:0]
-	for _, r := range w.byKey {
+	for name, r := range w.routes {
 		r.cursor, r.next = nowhere, 0
-	}
-	// Routes made by this batch are not in the file; forget those without a row
-	// by reading them again.
-	w.routes, w.byKey = map[routeName]*route{}, map[int64]*route{}
-	old := w.leases
-	if err := w.rows(w.st.routes, func(s *sqlite.Stmt) {
-		mark := place{s.ColumnInt64(3), s.ColumnInt64(4)}
-		w.addRoute(&route{k: s.ColumnInt64(0), name: routeName{s.ColumnText(1), s.ColumnText(2)},
-			cursor: nowhere, mark: mark, openMark: nowhere})
-	}); err != nil {
-		return
-	}
-	for _, l := range old {
-		if r := w.routes[l.route.name]; r != nil {
-			r.openMark = l.route.openMark
-			l.route = r
+		if r.k > w.kept { // made by this batch: not in the file
+			delete(w.routes, name)
+			delete(w.byKey, r.k)
 		}
 	}
 }

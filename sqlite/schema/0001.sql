@@ -7,15 +7,16 @@ CREATE TABLE meta (
 	value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- A queue and a workflow. All runs of the route that are due, with (wake, k) up
--- to (mark_wake, mark_k), have been claimed: a claim writes one row a route, not
--- one row a run.
+-- A queue and a workflow. All runs of the route with (wake, k) up to (mark_wake,
+-- mark_k), put there up to number mark_put, have been claimed: a claim writes one
+-- row a route, not one row a run.
 CREATE TABLE route (
 	k         INTEGER PRIMARY KEY,
 	queue     TEXT NOT NULL,
 	workflow  TEXT NOT NULL,
 	mark_wake INTEGER NOT NULL DEFAULT -1,
 	mark_k    INTEGER NOT NULL DEFAULT 0,
+	mark_put  INTEGER NOT NULL DEFAULT 0,
 	UNIQUE (queue, workflow)
 );
 
@@ -25,6 +26,7 @@ CREATE TABLE run (
 	state    INTEGER NOT NULL,
 	ver      INTEGER NOT NULL,
 	wake     INTEGER, -- when it is due; 0: claimed as it was created; NULL: ended, paused, or only a message wakes it
+	put      INTEGER NOT NULL, -- the number of the change that gave it this wake
 	mail     INTEGER NOT NULL DEFAULT 0, -- the newest message that ever came
 	id       TEXT,    -- given by the user; NULL: the id is made of k
 	parent   TEXT,
