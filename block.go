@@ -14,6 +14,12 @@ func (b *branch) block(w waiter) (why, *Message) {
 	t.blocked = append(t.blocked, b)
 	t.active--
 	t.code--
+	if t.active > 0 { // other branches go on, perhaps for long, in a step
+		t.arm()
+		if t.waitsDirty {
+			t.flushLate(flushAfter)
+		}
+	}
 	t.settle()
 	t.mu.Unlock()
 	<-b.wake
@@ -56,22 +62,13 @@ func (t *turn) settle() {
 	if t.active > 0 || t.live == 0 {
 		return
 	}
-	var next time.Time
-	for _, b := range t.blocked {
-		if u := b.wait.until; !u.IsZero() && (next.IsZero() || u.Before(next)) {
-			next = u
-		}
-	}
+	next := t.nextDue()
 	if !t.yield && t.w.keepWarm(next) {
 		t.warm = true
 		if t.waitsDirty || t.durable < t.changes {
 			t.flushLate(flushAfter)
 		}
-		if t.timer == nil {
-			t.timer = time.AfterFunc(time.Until(next), t.onTimer)
-		} else {
-			t.timer.Reset(time.Until(next))
-		}
+		t.arm()
 		return
 	}
 	for _, m := range t.inbox { // nobody waits for these any more
@@ -93,24 +90,43 @@ func (t *turn) parkAt(at time.Time) {
 	t.wakeAt = at
 }
 
-// onTimer wakes the branches of a warm turn that are due.
-func (t *turn) onTimer() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	at := time.Now()
-	var next time.Time
-	for _, b := range slices.Clone(t.blocked) {
-		switch u := b.wait.until; {
-		case u.IsZero():
-		case !u.After(at):
-			t.wakeLocked(b, whyTimer, nil)
-		case next.IsZero() || u.Before(next):
+// nextDue is when the first of the blocked branches has waited long enough; zero
+// for never.
+func (t *turn) nextDue() (next time.Time) {
+	for _, b := range t.blocked {
+		if u := b.wait.until; !u.IsZero() && (next.IsZero() || u.Before(next)) {
 			next = u
 		}
 	}
-	if t.ending == open && t.active == 0 && !next.IsZero() {
+	return next
+}
+
+// arm sets the turn's timer to nextDue.
+func (t *turn) arm() {
+	next := t.nextDue()
+	switch {
+	case next.IsZero():
+	case t.timer == nil:
+		t.timer = time.AfterFunc(time.Until(next), t.onTimer)
+	default:
 		t.timer.Reset(time.Until(next))
 	}
+}
+
+// onTimer wakes the branches of a turn under way that are due.
+func (t *turn) onTimer() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ending != open {
+		return
+	}
+	at := time.Now()
+	for _, b := range slices.Clone(t.blocked) {
+		if u := b.wait.until; !u.IsZero() && !u.After(at) {
+			t.wakeLocked(b, whyTimer, nil)
+		}
+	}
+	t.arm()
 }
 
 // deliver hands news to a turn that is under way.

@@ -38,7 +38,7 @@ func Go[T any](ctx Context, name string, fn func(Context) (T, error)) *Future[T]
 	f := &Future[T]{}
 	t := v.t
 	t.mu.Lock()
-	f.b = t.newBranch(v.b, v.path+".", v.b.ctx)
+	f.b = t.newBranch(v.b.ctx, v.b, v.path+".")
 	t.spawn(f.b, func(ctx Context) { f.value, f.err = fn(ctx) })
 	v.endLocked()
 	t.mu.Unlock()
@@ -121,7 +121,7 @@ func Race[T any](ctx Context, branches ...NamedBranch[T]) (winner string, value 
 		t.mu.Lock()
 		for i := range branches {
 			rctx, cancel := context.WithCancel(v.b.ctx)
-			b := t.newBranch(v.b, v.path+"."+strconv.Itoa(i+1)+".", rctx)
+			b := t.newBranch(rctx, v.b, v.path+"."+strconv.Itoa(i+1)+".")
 			b.cancel, b.race = cancel, r
 			r.branches = append(r.branches, b)
 		}

@@ -94,6 +94,12 @@ func (t *turn) commitLocked(next Next) {
 
 func (t *turn) waitList() []Wait {
 	list := make([]Wait, 0, len(t.waits))
+	if len(t.waits) == 1 { // nearly always, and a million runs go to sleep
+		for _, w := range t.waits {
+			list = append(list, w)
+		}
+		return list
+	}
 	for _, path := range slices.Sorted(maps.Keys(t.waits)) {
 		list = append(list, t.waits[path])
 	}

@@ -14,7 +14,7 @@ func Phase[T any](ctx Context, name string, part func(Context) (T, error)) (T, e
 	}
 	t := v.t
 	t.mu.Lock()
-	b := t.newBranch(v.b, v.path+".", v.b.ctx)
+	b := t.newBranch(v.b.ctx, v.b, v.path+".")
 	began := v.began
 	if first := t.kept[v.path+".1"]; len(first) > 0 { // begun in an earlier turn
 		began = first[0].At.Add(-first[0].Took)

@@ -105,7 +105,7 @@ func newTurn(w *Worker, def *definition, c *Claimed) *turn {
 			t.waits[w.Path] = w
 		}
 	}
-	t.root = t.newBranch(nil, "", t.ctx)
+	t.root = t.newBranch(t.ctx, nil, "")
 	t.root.clock = t.run.StartedAt
 	t.receiveLocked(c.Inbox)
 	return t
@@ -142,7 +142,7 @@ func (t *turn) replayFrom(history []Record) {
 	}
 }
 
-func (t *turn) newBranch(parent *branch, prefix string, ctx context.Context) *branch {
+func (t *turn) newBranch(ctx context.Context, parent *branch, prefix string) *branch {
 	b := &branch{t: t, parent: parent, prefix: prefix, ctx: ctx, fresh: true, last: t.last[prefix], wake: make(chan struct{}, 1)}
 	if parent != nil {
 		b.clock, b.canceled, b.fresh = parent.clock, parent.canceled, parent.fresh
@@ -201,7 +201,7 @@ func (b *branch) exit(returned bool, panicked any) {
 		t.faultLocked(panicked, debug.Stack())
 	case !returned && t.ending == open && !b.isLost():
 		t.faultLocked("runtime.Goexit called in workflow code", nil)
-	case returned && b.n < b.last && !b.canceled && t.ending == open:
+	case returned && b.n < b.last && !b.canceled && (t.ending == open || t.ending == parking):
 		t.faultLocked(&DivergedError{Path: b.prefix + strconv.Itoa(b.n+1), Expected: "further records", Found: "return", Line: "end of " + t.def.name}, nil)
 	case returned && b == t.root:
 		t.unwind(finishing)
@@ -239,11 +239,16 @@ func (t *turn) faultLocked(value any, stack []byte) {
 
 // unwind makes every branch leave, each at its next verb or out of its wait.
 func (t *turn) unwind(why ending) {
-	if t.ending != open && why != lost && why != expired {
+	switch t.ending {
+	case open:
+	case parking:
+		// A turn that was asked to yield may come to its end all the same.
+	case lost:
 		return
-	}
-	if t.ending == lost {
-		return
+	default:
+		if why != lost && why != expired {
+			return
+		}
 	}
 	t.ending = why
 	for _, b := range slices.Clone(t.blocked) {

@@ -46,8 +46,7 @@ func Validate[In any](fn func(In) error) DefineOption {
 			return err
 		}
 		if err := fn(in); err != nil {
-			var invalid *InvalidError
-			if errors.As(err, &invalid) {
+			if _, typed := errors.AsType[*InvalidError](err); typed {
 				return err
 			}
 			return fmt.Errorf("%w: %w", &InvalidError{Field: "input", Reason: "refused by the workflow's Validate"}, err)

@@ -217,7 +217,7 @@ func (w *writer) update(l *lease, b *bide.Batch) error {
 	}
 	if b.Waiting != nil && b.Next == nil {
 		l.warm.Store(len(*b.Waiting) > 0)
-		if err := w.set(w.st.setWaits, l.k, func(s *sqlite.Stmt) { blob(s, 3, object(*b.Waiting)) }); err != nil {
+		if err := w.set(w.st.setWaits, l.k, func(s *sqlite.Stmt) { blob(s, 3, packWaits(*b.Waiting)) }); err != nil {
 			return err
 		}
 	}
@@ -288,7 +288,7 @@ func (w *writer) park(l *lease, b *bide.Batch, next bide.Parked) error {
 	st := w.st.park
 	if b.Waiting != nil {
 		st = w.st.parkWaits
-		blob(st, 5, object(*b.Waiting))
+		blob(st, 5, packWaits(*b.Waiting))
 	}
 	err := w.set(st, l.k, func(s *sqlite.Stmt) {
 		s.BindInt64(3, int64(state))

@@ -221,11 +221,9 @@ func (w *writer) retryChild(parent *target, id string) error {
 
 // act passes what a person does to a live wait on to the run.
 func (w *writer) act(t *target, c *bide.Command) error {
-	var waits []bide.Wait
-	if t.waits != nil {
-		if err := json.Unmarshal(t.waits, &waits); err != nil {
-			return &bide.CodecError{Field: "waiting", Message: err.Error()}
-		}
+	waits, err := unpackWaits(t.waits)
+	if err != nil {
+		return err
 	}
 	live, names := false, []string{}
 	for _, x := range waits {

@@ -144,7 +144,8 @@ func (w *writer) conflict(n *bide.NewRun, k int64) (c bide.Created, settled bool
 	}
 	switch n.Conflict {
 	case bide.Existing:
-		if t.route.name.workflow == n.Workflow && bytes.Equal(t.input, n.Input) {
+		// A run that was continued as new has lost the input it was started with.
+		if t.route.name.workflow == n.Workflow && (t.generation > 0 || bytes.Equal(t.input, n.Input)) {
 			return bide.Created{ID: n.ID}, true, nil
 		}
 	case bide.Replace:

@@ -170,7 +170,10 @@ func (s *Store) scanRow(st *sqlite.Stmt) (run bide.Run, err error) {
 		run.ID = s.madeID(k)
 	}
 	run.Seed = s.seed(k, run.Generation)
-	for i, into := range map[int]any{13: &run.Waiting, 14: &run.Progress, 15: &run.Labels, 16: &run.Error} {
+	if run.Waiting, err = unpackWaits(bytesOf(st, 13)); err != nil {
+		return run, err
+	}
+	for i, into := range map[int]any{14: &run.Progress, 15: &run.Labels, 16: &run.Error} {
 		if data := bytesOf(st, i); data != nil {
 			if err := json.Unmarshal(data, into); err != nil {
 				return run, &bide.CodecError{Field: "run " + run.ID, Message: err.Error()}

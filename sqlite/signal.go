@@ -40,20 +40,21 @@ func (o *op) refused(err error) error {
 
 // target is a run that something is done to.
 type target struct {
-	k        int64
-	id       string
-	route    *route
-	state    bide.State
-	wake     int64
-	mail     int64
-	parent   string
-	kids     bool
-	kept     bool // its own turn does it, under its lease
-	deadline int64
-	waits    []byte
-	failure  []byte
-	result   []byte
-	input    []byte
+	k          int64
+	id         string
+	route      *route
+	state      bide.State
+	wake       int64
+	mail       int64
+	parent     string
+	kids       bool
+	kept       bool // its own turn does it, under its lease
+	deadline   int64
+	waits      []byte
+	failure    []byte
+	result     []byte
+	generation int64
+	input      []byte
 }
 
 func (l *lease) target() *target {
@@ -74,7 +75,7 @@ func (w *writer) target(k int64) (*target, error) {
 		t.mail = s.ColumnInt64(3)
 		t.id, t.parent, t.kids = s.ColumnText(4), s.ColumnText(5), s.ColumnBool(6)
 		t.waits, t.failure, t.deadline = bytesOf(s, 7), bytesOf(s, 8), s.ColumnInt64(9)
-		t.result, t.input = bytesOf(s, 10), bytesOf(s, 11)
+		t.result, t.input, t.generation = bytesOf(s, 10), bytesOf(s, 11), s.ColumnInt64(12)
 	})
 	if err != nil {
 		return nil, err

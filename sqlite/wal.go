@@ -10,8 +10,8 @@ import (
 
 const (
 	walAhead    = 16 << 20 // bytes by which the log is extended beforehand
-	walRows     = 40_000   // statements, or
-	walCommits  = 1_500    // commits, after which it is copied into the file
+	walRows     = 20_000   // statements, or
+	walCommits  = 1_000    // commits, after which it is copied into the file
 	checkpoints = "PRAGMA wal_checkpoint(PASSIVE)"
 )
 

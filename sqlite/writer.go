@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -258,8 +259,7 @@ func (w *writer) apply(o *op) error {
 // putBack undoes, after a rollback, what the batch did to the leases, and lets
 // the routes look for due runs from their beginning.
 func (w *writer) putBack() {
-	for i := len(w.undo) - 1; i >= 0; i-- {
-		u := w.undo[i]
+	for _, u := range slices.Backward(w.undo) {
 		if u.taken {
 			delete(w.leases, u.l.k)
 			u.l.worker.held--

@@ -18,6 +18,10 @@ var ErrClosed = errors.New("group: closed")
 // splits batches in half: the callers it has just woken find it gone.
 const gatherFor = 100 * time.Microsecond
 
+// enough is how many items are worth a flush in any case. To wait for more would
+// leave the writer idle while a thousand callers get ready.
+const enough = 64
+
 // Group runs one flush at a time, in a goroutine of its own.
 type Group[T any] struct {
 	flush func([]T)
@@ -133,12 +137,13 @@ func (g *Group[T]) run() {
 }
 
 // gather yields until about as many items are queued as the last batch had, or
-// no more come. It is bounded in rounds as well as in time, since the clock may
+// enough, or no more come. It is bounded in rounds as well as in time, since the clock may
 // stand still (testing/synctest).
 func (g *Group[T]) gather(last int) {
 	if last < 2 {
 		return
 	}
+	last = min(last, enough)
 	var began time.Time
 	for rounds, size := 0, len(g.queue); size < last && rounds < 64; rounds++ {
 		g.mu.Unlock()
