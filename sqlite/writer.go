@@ -53,6 +53,7 @@ type writer struct {
 	byKey    map[int64]*route
 	workers  []*worker
 	openSeq  int64     // the newest number when the file was opened
+	asked    int64     // statements run so far
 	start    time.Time // epoch of the leases' monotonic clock
 	timer    *time.Timer
 	timerAt  time.Duration // on the monotonic clock
@@ -63,7 +64,6 @@ type writer struct {
 	out     []delivery
 	touched []touch
 	undo    []undo
-	writes  int
 }
 
 type routeName struct{ queue, workflow string }
@@ -124,11 +124,12 @@ type touch struct {
 	ended *bide.Run // the ended run, if at hand
 }
 
-// undo puts back what a failed batch has done to a lease.
+// undo puts back what a failed batch has done to a lease, or to a worker.
 type undo struct {
 	l     *lease
 	taken bool // by this batch; else given up by it
 	old   lease
+	left  *worker // set: it left
 }
 
 func (w *writer) init(s *Store, conn *sqlite.Conn) {
@@ -201,7 +202,8 @@ func (w *writer) try(ops []*op) error {
 		defer func() { w.s.readers <- r }()
 	}
 	w.now = time.Now().UnixMicro()
-	w.writes, w.inTx = 0, false
+	w.inTx = false
+	before := w.asked
 	reserved := w.reserved
 	w.kept = w.seq
 	err := w.applyAll(ops)
@@ -214,13 +216,14 @@ func (w *writer) try(ops []*op) error {
 		}
 		w.reserved = reserved
 		w.putBack()
+		w.tickAt(time.Since(w.start) + lookAgain)
 		return err
 	}
 	w.undo = w.undo[:0]
 	w.announce()
 	w.schedule()
 	if w.inTx && w.s.path != memory {
-		w.wal.written(w.conn, w.writes)
+		w.wal.written(w.conn, int(w.asked-before))
 	}
 	return nil
 }
@@ -284,8 +287,8 @@ func (w *writer) putBack() {
 // next returns the next number. The file knows of a block of numbers at a time,
 // so that none is given twice after a crash.
 func (w *writer) next() (int64, error) {
-	if w.seq == w.reserved {
-		w.reserved += 1 << 20
+	if w.seq >= w.reserved { // above it once a batch has failed
+		w.reserved = w.seq + 1<<20
 		w.st.setMeta.BindText(1, "seq")
 		w.st.setMeta.BindInt64(2, w.reserved)
 		if err := w.exec(w.st.setMeta); err != nil {
@@ -310,16 +313,17 @@ func (w *writer) begin() error {
 
 // exec runs a statement that returns no rows.
 func (w *writer) exec(s *sqlite.Stmt) error {
+	w.asked++
 	_, err := s.Step()
 	if rerr := s.Reset(); err == nil {
 		err = rerr
 	}
-	w.writes++
 	return failure(err)
 }
 
 // one runs a statement and reports whether it has a row; scan is called with it.
 func (w *writer) one(s *sqlite.Stmt, scan func(*sqlite.Stmt)) (bool, error) {
+	w.asked++
 	found, err := s.Step()
 	if found && err == nil && scan != nil {
 		scan(s)
@@ -331,6 +335,7 @@ func (w *writer) one(s *sqlite.Stmt, scan func(*sqlite.Stmt)) (bool, error) {
 }
 
 func (w *writer) rows(s *sqlite.Stmt, scan func(*sqlite.Stmt)) error {
+	w.asked++
 	defer s.Reset()
 	for {
 		more, err := s.Step()
@@ -381,9 +386,17 @@ func (w *writer) schedule() {
 		left := min(time.Duration(due-w.now)*time.Microsecond, 30*time.Second)
 		at = min(at, time.Since(w.start)+max(left, 0))
 	}
-	if at == never || at == w.timerAt {
-		return
+	if at != never && at != w.timerAt {
+		w.tickAt(at)
 	}
+}
+
+// lookAgain is how long after a failed batch the writer looks by itself for what
+// is due: what it would have set the timer to is unknown.
+const lookAgain = time.Second
+
+// tickAt sets the timer, on the monotonic clock.
+func (w *writer) tickAt(at time.Duration) {
 	w.timerAt = at
 	left := at - time.Since(w.start)
 	w.s.mu.Lock()
