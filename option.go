@@ -53,17 +53,6 @@ type Exponential struct {
 	Max         time.Duration // default 30 s
 }
 
-// JitterKind says how delays are spread; see the constants.
-type JitterKind = wait.Jitter
-
-// The kinds of jitter for [RetryPolicy] and [Poll].
-const (
-	NoJitter    = wait.NoJitter
-	EqualJitter = wait.Equal
-	FullJitter  = wait.Full
-	SmallJitter = wait.Proportional
-)
-
 // RetryPolicy says when a failed step is tried again. The zero value of each
 // field means its default.
 //

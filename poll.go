@@ -115,7 +115,8 @@ const (
 
 type pollConfig struct {
 	interval       Exponential
-	jitter         JitterKind
+	jitter         wait.Jitter
+	exact          bool
 	initialDelay   time.Duration
 	maxAttempts    int
 	timeout        *time.Duration
@@ -124,9 +125,9 @@ type pollConfig struct {
 }
 
 func (d Every) poll(c *pollConfig) {
-	c.interval, c.jitter = Exponential{Interval: time.Duration(d), Coefficient: 1, Max: time.Duration(d)}, SmallJitter
+	c.interval, c.jitter = Exponential{Interval: time.Duration(d), Coefficient: 1, Max: time.Duration(d)}, wait.Proportional
 }
-func (e Exponential) poll(c *pollConfig)    { c.interval, c.jitter = e, EqualJitter }
+func (e Exponential) poll(c *pollConfig)    { c.interval, c.jitter = e, wait.Equal }
 func (d InitialDelay) poll(c *pollConfig)   { c.initialDelay = time.Duration(d) }
 func (n MaxAttempts) poll(c *pollConfig)    { c.maxAttempts = int(n); c.unbounded = c.unbounded || n > 0 }
 func (d Timeout) poll(c *pollConfig)        { c.timeout = (*time.Duration)(&d) }
@@ -136,12 +137,15 @@ func (NoTimeout) poll(c *pollConfig)        { c.unbounded = true }
 // Exact is an option of [Poll]: its intervals get no jitter.
 type Exact struct{}
 
-func (Exact) poll(c *pollConfig) { c.jitter = NoJitter }
+func (Exact) poll(c *pollConfig) { c.exact = true }
 
 func newPollConfig(opts []PollOption) (pollConfig, error) {
-	c := pollConfig{jitter: EqualJitter, attemptTimeout: pollAttemptTimeout}
+	c := pollConfig{jitter: wait.Equal, attemptTimeout: pollAttemptTimeout}
 	for _, o := range opts {
 		o.poll(&c)
+	}
+	if c.exact {
+		c.jitter = wait.NoJitter
 	}
 	i := &c.interval
 	if *i == (Exponential{}) {

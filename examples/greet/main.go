@@ -31,10 +31,11 @@ func main() {
 	}
 	worker := bide.NewWorker(store, bide.WorkerConfig{})
 	worker.Register(Greet)
-	go worker.Run(context.Background())
-	run, err := Greet.Start(context.Background(), bide.NewClient(store), "world", bide.ID("greet-world"))
+	ctx := context.Background()
+	go func() { log.Fatal(worker.Run(ctx)) }()
+	run, err := Greet.Start(ctx, bide.NewClient(store), "world", bide.ID("greet-world"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(run.Result(context.Background()))
+	fmt.Println(run.Result(ctx))
 }
