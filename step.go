@@ -87,9 +87,10 @@ func (s *stepRun) once() (json.RawMessage, error) {
 		limit = min(limit, *s.timeout)
 	}
 	data, err := s.attempt(s.fn, 1, limit, s.heartbeat)
-	if s.policy.OnAttempt != nil {
-		s.policy.OnAttempt(Attempt{Name: s.name, Number: 1, Err: err})
+	if err != nil && s.sawCancel() {
+		return nil, ErrCanceled
 	}
+	s.onAttempt(1, err, 0)
 	return s.finish(Record{Data: data, Error: NewFailure(err), Attempt: 1, At: now(), Took: time.Since(s.began)}, nil)
 }
 

@@ -52,6 +52,8 @@ type Worker struct {
 	mu       sync.Mutex
 	defs     map[string]*definition
 	turns    map[string]*turn
+	asked    int           // Max of the Claim under way
+	askAgain func()        // ends that Claim, for one with another Max
 	idle     chan struct{} // closed when stopping and no turn is left
 	stopping bool
 	rng      *mrand.Rand
@@ -134,11 +136,19 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) claim(ctx context.Context) error {
 	c := Claim{Worker: w.id, Queues: w.cfg.Queues, Workflows: slices.Sorted(maps.Keys(w.defs)), TTL: w.cfg.Lease}
 	for failures := 0; ; {
+		call, cancel := context.WithCancel(ctx)
+		w.mu.Lock()
 		c.Max = w.cfg.MaxTurns + int(w.warm.Load())
-		claimed, err := w.store.Claim(ctx, c)
+		w.asked, w.askAgain = c.Max, cancel
+		w.mu.Unlock()
+		claimed, err := w.store.Claim(call, c)
+		again := call.Err() != nil
+		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case err != nil && again:
+			continue
 		case errors.Is(err, ErrClosed):
 			return ErrClosed
 		case err != nil:
@@ -285,6 +295,11 @@ func (w *Worker) keepWarm(next time.Time) bool {
 	if w.warm.Add(1) > int64(w.cfg.MaxWarm) {
 		w.warm.Add(-1)
 		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.turns) >= w.asked { // this one makes room, and the store does not know
+		w.askAgain()
 	}
 	return true
 }

@@ -123,6 +123,7 @@ func (w *writer) join(x *worker) {
 // leave forgets the worker and frees what it holds. lapsed: it has not said so
 // itself, its turns may be under way.
 func (w *writer) leave(x *worker, lapsed bool) error {
+	w.undo = append(w.undo, undo{left: x})
 	w.workers = slices.DeleteFunc(w.workers, func(y *worker) bool { return x == y })
 	for _, r := range w.byKey {
 		r.workers = slices.DeleteFunc(r.workers, func(y *worker) bool { return x == y })
@@ -244,6 +245,7 @@ func (w *writer) pump() error {
 		for r.next <= w.now && len(r.workers) > 0 {
 			limit := int64(0)
 			for _, x := range r.workers {
+				x.starved.Store(true) // before the look: a Claim that comes meanwhile says so
 				free := x.max.Load() - x.held
 				x.starved.Store(free <= 0)
 				limit += max(free, 0)
@@ -256,13 +258,18 @@ func (w *writer) pump() error {
 			if err != nil {
 				return err
 			}
-			handed := 0
+			handed, none := 0, false
 			for i := range found {
-				r.cursor = found[i].at
 				if w.leases[found[i].at.k] != nil {
+					r.cursor = found[i].at
 					continue
 				}
-				if err := w.hand(r, found[i]); err != nil {
+				x := r.pick()
+				if none = x == nil; none {
+					break // a Claim has ended meanwhile
+				}
+				r.cursor = found[i].at
+				if err := w.hand(found[i], x); err != nil {
 					return err
 				}
 				handed++
@@ -271,6 +278,9 @@ func (w *writer) pump() error {
 				if err := w.moveMark(r); err != nil {
 					return err
 				}
+			}
+			if none {
+				continue
 			}
 			if int64(len(found)) < limit {
 				if err := w.findNext(r); err != nil {
@@ -313,17 +323,26 @@ func (w *writer) dueRuns(r *route, limit int64) ([]dueRun, error) {
 }
 
 // hand gives a due run to a worker of its route.
-func (w *writer) hand(r *route, d dueRun) error {
-	x, l := r.pick(), d.l
+func (w *writer) hand(d dueRun, x *worker) error {
+	r, l := d.l.route, d.l
 	epoch, err := w.next()
 	if err != nil {
 		return err
 	}
 	w.take(l, x, epoch)
-	interrupted := w.lapsed[l.k] || l.wake == 0 && l.k <= w.openSeq || !r.openMark.before(d.at) && d.put <= r.openPut
-	delete(w.lapsed, l.k)
-	w.out = append(w.out, delivery{w: x, lease: l, c: &bide.Claimed{Lease: l.public(), Interrupted: interrupted}})
+	interrupted := w.lapsed[l.k] || w.cutOff(r, d.at, d.put)
+	if w.lapsed[l.k] {
+		delete(w.lapsed, l.k)
+		w.undo[len(w.undo)-1].lapsed = true
+	}
+	w.out = append(w.out, delivery{w: x, lease: l, mail: l.mail, c: &bide.Claimed{Lease: l.public(), Interrupted: interrupted}})
 	return nil
+}
+
+// cutOff reports whether the process before this one had handed out the run that
+// was put at the place, and it is still there.
+func (w *writer) cutOff(r *route, at place, put int64) bool {
+	return at.wake == 0 && at.k <= w.openSeq || !r.openMark.before(at) && put <= r.openPut
 }
 
 // moveMark keeps in the file how far runs have been handed out, before any of

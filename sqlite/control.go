@@ -64,6 +64,9 @@ func (w *writer) carryOut(t *target, c *bide.Command) error {
 // setState changes a run's state from outside, whether it is in hand or not.
 func (w *writer) setState(t *target, state bide.State, wake int64) error {
 	l := w.leases[t.k]
+	if l == nil && t.wake != never && w.cutOff(t.route, place{t.wake, t.k}, t.put) {
+		w.lapsed[t.k] = true // its place is about to change; that it was cut off is not
+	}
 	err := w.set(w.st.setState, t.k, func(s *sqlite.Stmt) {
 		s.BindInt64(3, int64(state))
 		number(s, 4, wake, never)

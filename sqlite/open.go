@@ -10,12 +10,10 @@ import (
 	"embed"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +35,7 @@ type Store struct {
 	salt     uint64
 	group    *group.Group[*op]
 	readers  chan *reader
+	lent     int // how many there are
 	conns    []*sqlite.Conn
 	closed   chan struct{}
 	closing  sync.Once
@@ -105,7 +104,7 @@ func Open(path string, opts ...Option) (*Store, error) {
 	s := &Store{path: path, readOnly: c.readOnly, closed: make(chan struct{}),
 		live: map[string]*lease{}, watchers: map[string][]*watcher{}, workers: map[string]*worker{}}
 	if err := s.open(); err != nil {
-		s.release()
+		_ = s.Close()
 		return nil, err
 	}
 	return s, nil
@@ -121,7 +120,7 @@ func (s *Store) open() error {
 			return err
 		}
 		s.readers = make(chan *reader, 1)
-		s.readers <- newReader(conn)
+		s.lend(conn)
 		return s.start(conn)
 	}
 	if abs, err := filepath.Abs(s.path); err == nil {
@@ -149,12 +148,18 @@ func (s *Store) open() error {
 		if err != nil {
 			return err
 		}
-		s.readers <- newReader(conn)
+		s.lend(conn)
 	}
 	if s.readOnly {
 		return s.check(s.conns[0])
 	}
 	return nil
+}
+
+// lend makes a reader of a connection.
+func (s *Store) lend(conn *sqlite.Conn) {
+	s.readers <- newReader(conn)
+	s.lent++
 }
 
 // connect opens one more connection to the file.
@@ -292,6 +297,7 @@ func (s *Store) Close() error {
 			s.w.wal.close()
 			s.w.stop()
 		}
+		s.dismiss()
 		s.release()
 	})
 	return nil
@@ -299,10 +305,7 @@ func (s *Store) Close() error {
 
 // release closes the connections, once nobody reads any more, and the lock.
 func (s *Store) release() {
-	for range cap(s.readers) {
-		if s.group == nil && len(s.readers) == 0 {
-			break // half open
-		}
+	for range s.lent {
 		<-s.readers
 	}
 	for _, c := range s.conns {
@@ -353,13 +356,9 @@ func failure(err error) error {
 	if err == nil {
 		return nil
 	}
-	switch sqlite.ErrCode(err).ToPrimary() {
-	case sqlite.ResultFull:
+	switch sqlite.ErrCode(err) {
+	case sqlite.ResultFull, sqlite.ResultIOErrWrite, sqlite.ResultIOErrSHMSize: // the disk, a quota, a limit on files
 		return fmt.Errorf("%w: %w", bide.ErrStoreFull, err)
-	case sqlite.ResultIOErr:
-		if strings.Contains(err.Error(), "WRITE") || errors.Is(err, os.ErrClosed) {
-			return fmt.Errorf("%w: %w", bide.ErrStoreFull, err)
-		}
 	}
 	return fmt.Errorf("sqlite: %w", err)
 }

@@ -194,10 +194,11 @@ func (s *Store) derive(run *bide.Run, st *sqlite.Stmt) {
 	}
 	s.mu.Lock()
 	l := s.live[run.ID]
+	warm := l != nil && l.warm.Load()
 	s.mu.Unlock()
 	due := !st.ColumnIsNull(5) && st.ColumnInt64(5) <= time.Now().UnixMicro()
 	switch {
-	case l != nil && l.warm.Load():
+	case warm:
 		run.State = bide.Waiting
 	case l != nil, s.readOnly && due && st.ColumnBool(17):
 		run.State, run.Waiting = bide.Running, nil
@@ -363,7 +364,7 @@ func (s *Store) load(ctx context.Context, mail []delivery) ([]bide.Claimed, erro
 			if mail[i].lease == nil || mail[i].full {
 				continue
 			}
-			if err := r.fill(s, &claimed[i], mail[i].lease.mail); err != nil && !errors.Is(err, bide.ErrNotFound) {
+			if err := r.fill(s, &claimed[i], mail[i].mail); err != nil && !errors.Is(err, bide.ErrNotFound) {
 				return err
 			}
 		}

@@ -45,6 +45,7 @@ type target struct {
 	route      *route
 	state      bide.State
 	wake       int64
+	put        int64
 	mail       int64
 	parent     string
 	kids       bool
@@ -76,6 +77,7 @@ func (w *writer) target(k int64) (*target, error) {
 		t.id, t.parent, t.kids = s.ColumnText(4), s.ColumnText(5), s.ColumnBool(6)
 		t.waits, t.failure, t.deadline = bytesOf(s, 7), bytesOf(s, 8), s.ColumnInt64(9)
 		t.result, t.input, t.generation = bytesOf(s, 10), bytesOf(s, 11), s.ColumnInt64(12)
+		t.put = s.ColumnInt64(13)
 	})
 	if err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 		{&st.dropMail, `DELETE FROM inbox WHERE k = ?1 AND run = ?2 AND key IS NULL`},
 		{&st.dropCancel, `DELETE FROM inbox WHERE run = ?1 AND op = ?2`},
 
-		{&st.target, `SELECT route, state, wake, mail, id, parent, kids, waits, error, deadline, result, input, gen FROM run WHERE k = ?1`},
+		{&st.target, `SELECT route, state, wake, mail, id, parent, kids, waits, error, deadline, result, input, gen, put FROM run WHERE k = ?1`},
 		{&st.setState, `UPDATE run SET ver = ?2, state = ?3, wake = ?4, put = iif(?5, ?2, put) WHERE k = ?1`},
 		{&st.giveID, `UPDATE run SET ver = ?2, id = NULL WHERE k = ?1`},
 		{&st.moveKids, `UPDATE run SET parent = ?2 WHERE parent = ?1`},

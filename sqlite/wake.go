@@ -1,6 +1,10 @@
 package sqlite
 
-import "github.com/bide-dev/bide"
+import (
+	"time"
+
+	"github.com/bide-dev/bide"
+)
 
 // watcher waits for changes of one run.
 type watcher struct {
@@ -11,6 +15,9 @@ type watcher struct {
 // Wake implements [bide.Waker].
 func (s *Store) Wake(id string, ends bool) (<-chan *bide.Run, func()) {
 	x := &watcher{ends: ends, ch: make(chan *bide.Run, 1)}
+	if s.readOnly {
+		return x.ch, s.hint(x.ch)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchers[id] = append(s.watchers[id], x)
@@ -24,6 +31,48 @@ func (s *Store) Wake(id string, ends bool) (<-chan *bide.Run, func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.unwatch(id, x)
+	}
+}
+
+// lookAround is how often one who looks on beside the owner is told to look.
+const lookAround = 500 * time.Millisecond
+
+// hint makes the channel receive again and again, until the store is closed or
+// the returned function is called: of another process's commits nobody tells.
+func (s *Store) hint(ch chan *bide.Run) (stop func()) {
+	done := make(chan struct{})
+	ch <- nil
+	go func() {
+		ticker := time.NewTicker(lookAround)
+		defer ticker.Stop()
+		for over := false; !over; {
+			select {
+			case <-done:
+				return
+			case <-s.closed:
+				over = true
+			case <-ticker.C:
+			}
+			select {
+			case ch <- nil:
+			default:
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// dismiss lets those who watch see that the store is closed.
+func (s *Store) dismiss() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, list := range s.watchers {
+		for _, x := range list {
+			select {
+			case x.ch <- nil:
+			default:
+			}
+		}
 	}
 }
 

@@ -113,6 +113,7 @@ type delivery struct {
 	w     *worker
 	c     *bide.Claimed
 	lease *lease // set: a run, not news
+	mail  int64  // the newest message when it was handed out
 	full  bool   // nothing is left to be read from the file
 }
 
@@ -126,10 +127,11 @@ type touch struct {
 
 // undo puts back what a failed batch has done to a lease, or to a worker.
 type undo struct {
-	l     *lease
-	taken bool // by this batch; else given up by it
-	old   lease
-	left  *worker // set: it left
+	l      *lease
+	taken  bool // by this batch; else given up by it
+	lapsed bool // taken over from a worker that was lost
+	old    lease
+	left   *worker // set: it left
 }
 
 func (w *writer) init(s *Store, conn *sqlite.Conn) {
@@ -262,11 +264,19 @@ func (w *writer) apply(o *op) error {
 // putBack undoes, after a rollback, what the batch did to the leases, and lets
 // the routes look for due runs from their beginning.
 func (w *writer) putBack() {
+	w.s.mu.Lock() // readers look at live leases
 	for _, u := range slices.Backward(w.undo) {
-		if u.taken {
+		switch {
+		case u.left != nil:
+			u.left.max.Store(0) // nothing new for it; what it holds is free when it lapses
+			w.join(u.left)
+		case u.taken:
 			delete(w.leases, u.l.k)
 			u.l.worker.held--
-		} else {
+			if u.lapsed {
+				w.lapsed[u.l.k] = true
+			}
+		default:
 			*u.l = u.old
 			if w.leases[u.l.k] == nil {
 				w.leases[u.l.k] = u.l
@@ -274,6 +284,7 @@ func (w *writer) putBack() {
 			}
 		}
 	}
+	w.s.mu.Unlock()
 	w.undo, w.out, w.touched = w.undo[:0], w.out[:0], w.touched[:0]
 	for name, r := range w.routes {
 		r.cursor, r.next = nowhere, 0
