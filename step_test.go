@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,11 +199,11 @@ func TestRetryJitter(t *testing.T) {
 func TestAttemptTimeout(t *testing.T) {
 	for name, heeds := range map[string]bool{"heeds": true, "ignores": false} {
 		t.Run(name, func(t *testing.T) {
-			var deadline time.Duration
+			var deadline atomic.Int64 // abandoned attempts live on
 			w := bide.Define("w", func(ctx bide.Context, _ int) (string, error) {
 				return bide.Step(ctx, "slow", func(ctx context.Context) (string, error) {
 					if d, ok := ctx.Deadline(); ok {
-						deadline = time.Until(d)
+						deadline.Store(int64(time.Until(d)))
 					}
 					if bide.AttemptNumber(ctx) == 3 {
 						return "third", nil
@@ -224,8 +225,8 @@ func TestAttemptTimeout(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, err := run.Result(s.Context())
-				if got != "third" || err != nil || time.Since(began).Round(time.Second) != 13*time.Second || deadline != 5*time.Second {
-					t.Errorf("%q, %v after %v, deadline in %v", got, err, time.Since(began), deadline)
+				if got != "third" || err != nil || time.Since(began).Round(time.Second) != 13*time.Second || time.Duration(deadline.Load()) != 5*time.Second {
+					t.Errorf("%q, %v after %v, deadline in %v", got, err, time.Since(began), time.Duration(deadline.Load()))
 				}
 				time.Sleep(3 * time.Hour) // the late ones come in
 			})
