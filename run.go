@@ -38,8 +38,13 @@ func (s State) String() string {
 // Ended reports whether the run is over.
 func (s State) Ended() bool { return s >= Succeeded }
 
-// MarshalText implements [encoding.TextMarshaler].
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+// MarshalText implements [encoding.TextMarshaler]; the zero State has no text.
+func (s State) MarshalText() ([]byte, error) {
+	if s < 1 || int(s) >= len(stateNames) {
+		return nil, &InvalidError{Field: "state", Reason: s.String() + " is none"}
+	}
+	return []byte(stateNames[s]), nil
+}
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (s *State) UnmarshalText(text []byte) error {
@@ -118,8 +123,13 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// MarshalText implements [encoding.TextMarshaler].
-func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+// MarshalText implements [encoding.TextMarshaler]; the zero Kind has no text.
+func (k Kind) MarshalText() ([]byte, error) {
+	if k < 1 || int(k) >= len(kindNames) {
+		return nil, &InvalidError{Field: "kind", Reason: k.String() + " is none"}
+	}
+	return []byte(kindNames[k]), nil
+}
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (k *Kind) UnmarshalText(text []byte) error {
