@@ -137,6 +137,9 @@ func (t *turn) deliver(c *Claimed) {
 		t.unwind(lost)
 		return
 	}
+	if t.ending != open {
+		return // unseen: it is in the inbox, and the run will be due at once
+	}
 	t.receiveLocked(c.Inbox)
 }
 
