@@ -13,7 +13,7 @@ import (
 // polled runs a poll whose check answers by script, until the workflow ends:
 // numbers are values (7 is the one waited for), errors are errors. It returns
 // when the checks were made.
-func polled(t *testing.T, script func(n int) (int, error), opts ...bide.PollOption) (at []time.Duration, got int, failure error, records []bide.Record) {
+func polled(t *testing.T, script func(n int) (int, error), opts ...bide.PollOption) (at []time.Duration, got int, records []bide.Record, failure error) {
 	t.Helper()
 	w := bide.Define("polls", func(ctx bide.Context, began time.Time) (int, error) {
 		return bide.Poll(ctx, "job", func(context.Context) (int, error) {
@@ -32,7 +32,7 @@ func polled(t *testing.T, script func(n int) (int, error), opts ...bide.PollOpti
 			t.Error(err)
 		}
 	})
-	return at, got, failure, records
+	return at, got, records, failure
 }
 
 func doneAt(n int) func(int) (int, error) {
@@ -79,7 +79,7 @@ func TestPollIntervals(t *testing.T) {
 		}, []bide.PollOption{bide.Every(time.Second), bide.NoTimeout{}}, offsets(0, 1, 31, 32)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at, got, err, records := polled(t, c.script, append(c.opts, bide.Exact{})...)
+			at, got, records, err := polled(t, c.script, append(c.opts, bide.Exact{})...)
 			if fmt.Sprint(at) != c.at || got != 7 || err != nil {
 				t.Errorf("checks at %v, want %s; got %d, %v", at, c.at, got, err)
 			}
@@ -103,7 +103,7 @@ func TestPollJitter(t *testing.T) {
 // A poll that gives up makes its last check at the deadline, and says what it
 // last saw and why it failed; on replay too.
 func TestPollGivesUp(t *testing.T) {
-	at, _, err, _ := polled(t, func(n int) (int, error) {
+	at, _, _, err := polled(t, func(n int) (int, error) {
 		if n == 4 {
 			return 0, errors.New("teapot")
 		}
@@ -117,19 +117,19 @@ func TestPollGivesUp(t *testing.T) {
 		e.LastErr.Error() != "teapot" || e.Elapsed != 25*time.Second || !errors.Is(err, bide.ErrPollTimeout) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%+v", e)
 	}
-	at, _, err, _ = polled(t, doneAt(99), bide.Every(time.Second), bide.MaxAttempts(3), bide.Exact{})
+	at, _, _, err = polled(t, doneAt(99), bide.Every(time.Second), bide.MaxAttempts(3), bide.Exact{})
 	if e, ok := errors.AsType[*bide.PollTimeoutError](err); !ok || e.Reason != bide.ReasonMaxAttempts || len(at) != 3 || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("checks at %v: %v", at, err)
 	}
-	at, got, err, _ := polled(t, doneAt(4), bide.Every(10*time.Second), bide.Timeout(25*time.Second), bide.Exact{})
+	at, got, _, err := polled(t, doneAt(4), bide.Every(10*time.Second), bide.Timeout(25*time.Second), bide.Exact{})
 	if got != 7 || err != nil || fmt.Sprint(at) != offsets(0, 10, 20, 25) {
 		t.Errorf("the check at the deadline does not count: %v, %d, %v", at, got, err)
 	}
-	_, _, err, _ = polled(t, func(int) (int, error) { return 0, bide.Permanent(errors.New("gone")) }, bide.NoTimeout{})
+	_, _, _, err = polled(t, func(int) (int, error) { return 0, bide.Permanent(errors.New("gone")) }, bide.NoTimeout{})
 	if e, ok := errors.AsType[*bide.PollFailedError](err); !ok || e.Attempts != 1 || e.Err.Error() != "gone" {
 		t.Errorf("permanent: %v", err)
 	}
-	_, _, err, _ = polled(t, func(n int) (int, error) {
+	_, _, _, err = polled(t, func(n int) (int, error) {
 		if n == 1 {
 			panic("ouch")
 		}
@@ -142,7 +142,7 @@ func TestPollGivesUp(t *testing.T) {
 
 // A thousand checks leave one record, and the wait says how it stands meanwhile.
 func TestPollLong(t *testing.T) {
-	at, _, err, records := polled(t, doneAt(1000), bide.Every(time.Minute), bide.NoTimeout{})
+	at, _, records, err := polled(t, doneAt(1000), bide.Every(time.Minute), bide.NoTimeout{})
 	if err != nil || len(at) != 1000 || len(records) != 1 {
 		t.Errorf("%d checks, %d records, %v", len(at), len(records), err)
 	}
@@ -159,7 +159,7 @@ func TestPollOptions(t *testing.T) {
 		"MaxAttempts":             {bide.MaxAttempts(-1), bide.NoTimeout{}},
 		"AttemptTimeout":          {bide.AttemptTimeout(0), bide.NoTimeout{}},
 	} {
-		at, _, err, _ := polled(t, doneAt(1), opts...)
+		at, _, _, err := polled(t, doneAt(1), opts...)
 		if e, ok := errors.AsType[*bide.InvalidError](err); !ok || e.Field != field || len(at) > 0 {
 			t.Errorf("%s: %v after %d checks", field, err, len(at))
 		}
