@@ -137,9 +137,6 @@ func (t *turn) deliver(c *Claimed) {
 		t.unwind(lost)
 		return
 	}
-	if t.ending != open {
-		return // unseen: it is in the inbox, and the run will be due at once
-	}
 	t.receiveLocked(c.Inbox)
 }
 
@@ -148,7 +145,9 @@ func (t *turn) receiveLocked(messages []Message) {
 		if m.Seq != 0 && m.Seq <= t.seen {
 			continue // both in the inbox at the claim and in the news
 		}
-		t.seen = max(t.seen, m.Seq)
+		if t.ending == open { // a turn on its way out leaves it to the next, which is due at once
+			t.seen = max(t.seen, m.Seq)
+		}
 		switch m.Op {
 		case OpCancel:
 			t.canceled = true

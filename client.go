@@ -144,9 +144,11 @@ func (c *Client) Resume(ctx context.Context, id string) error {
 	return c.store.Control(ctx, id, Command{Op: OpResume})
 }
 
-// Retry sends a run that failed, was canceled or timed out on its way again from
-// its last failed step: that step, and what came after it because of it, are
-// forgotten; all else is kept. The run's deadline, if it has passed, is lifted.
+// Retry sends a run that failed, was canceled, was terminated or timed out on its
+// way again from its last failed step: that step, and what came after it because
+// of it, are forgotten; all else is kept. Where branches side by side have failed,
+// each needs a Retry of its own. A child that failed the run is retried with it.
+// The run's deadline, if it has passed, is lifted.
 func (c *Client) Retry(ctx context.Context, id string) error {
 	return c.store.Control(ctx, id, Command{Op: OpRetry})
 }

@@ -152,10 +152,10 @@ func (t *turn) newBranch(ctx context.Context, parent *branch, prefix string) *br
 
 // begin starts the workflow function; the turn ends by itself.
 func (t *turn) begin() {
+	t.mu.Lock() // the worker's other goroutines know the turn already
 	if !t.run.Deadline.IsZero() {
 		left := time.Until(t.run.Deadline)
 		if left <= 0 {
-			t.mu.Lock()
 			t.ending = expired
 			t.mu.Unlock()
 			t.end()
@@ -170,6 +170,7 @@ func (t *turn) begin() {
 	t.spawn(t.root, func(ctx Context) {
 		t.outcome = t.def.call(ctx, t.run.Input)
 	})
+	t.mu.Unlock()
 }
 
 // spawn runs a branch's function in a goroutine. When the last one ends, it
