@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,13 +154,13 @@ func TestBranches(t *testing.T) {
 // A branch that nobody waits for is unwound when the workflow returns: its step's
 // context ends, its deferred functions run, and the run's end does not wait.
 func TestUnjoinedBranch(t *testing.T) {
-	var stopped, deferred bool
+	var stopped, deferred atomic.Bool
 	w := bide.Define("w", func(ctx bide.Context, _ int) (string, error) {
 		bide.Go(ctx, "left", func(ctx bide.Context) (int, error) {
-			defer func() { deferred = true }()
+			defer deferred.Store(true)
 			return bide.Step(ctx, "endless", func(ctx context.Context) (int, error) {
 				<-ctx.Done()
-				stopped = true
+				stopped.Store(true)
 				return 0, ctx.Err()
 			})
 		})
@@ -175,8 +176,8 @@ func TestUnjoinedBranch(t *testing.T) {
 			t.Errorf("%q, %v after %v", got, err, time.Since(began))
 		}
 		time.Sleep(time.Second)
-		if !stopped || !deferred {
-			t.Errorf("step stopped: %v, deferred ran: %v", stopped, deferred)
+		if !stopped.Load() || !deferred.Load() {
+			t.Errorf("step stopped: %v, deferred ran: %v", stopped.Load(), deferred.Load())
 		}
 	})
 }

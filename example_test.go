@@ -250,18 +250,18 @@ func ExampleAll() {
 }
 
 func ExampleRace() {
-	confirm := bide.Define("confirm", func(ctx bide.Context, _ string) (string, error) {
+	confirm := bide.Define("confirm", func(ctx bide.Context, patience time.Duration) (string, error) {
 		winner, answer, err := bide.Race(ctx,
 			bide.Branch("a person", func(ctx bide.Context) (string, error) {
 				return bide.Receive[string](ctx, "answer")
 			}),
 			bide.Branch("the clock", func(ctx bide.Context) (string, error) {
-				return "no", bide.Sleep(ctx, 20*time.Millisecond)
+				return "no", bide.Sleep(ctx, patience)
 			}))
 		return winner + " says " + answer, err
 	})
-	fmt.Println(exampleRun(confirm, ""))
-	fmt.Println(exampleRun(confirm, "", bide.FirstSignal("answer", "yes")))
+	fmt.Println(exampleRun(confirm, 20*time.Millisecond))
+	fmt.Println(exampleRun(confirm, time.Hour, bide.FirstSignal("answer", "yes")))
 	// Output:
 	// the clock says no <nil>
 	// a person says yes <nil>

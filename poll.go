@@ -232,14 +232,24 @@ func (p *pollRun) run() ([]byte, error) {
 		if p.timeout != nil {
 			p.state.Until = after(p.began, *p.timeout)
 		}
-	} else if p.wasInterrupted() {
+	}
+	if p.wasInterrupted() {
 		// The check may not have begun: the first time, look at once. Only one
 		// that kills its process again and again is kept at a distance.
 		again := p.state.Streak > 0
 		p.failed(ErrInterrupted)
+		switch u := p.state.Until; {
+		case p.maxAttempts > 0 && p.state.Attempt >= p.maxAttempts:
+			return p.giveUp(ReasonMaxAttempts)
+		case !u.IsZero() && !p.state.NextAt.Before(u): // it was the last
+			return p.giveUp(ReasonTotalTimeout)
+		}
 		if p.state.NextAt = now(); again {
 			p.schedule(nil)
 		}
+		p.t.mu.Lock()
+		p.keepWaitLocked(p.state) // before the check: should it kill this process too
+		p.t.mu.Unlock()
 	}
 	for {
 		if done, data, err := p.pause(); done {
@@ -311,10 +321,13 @@ func (p *pollRun) schedule(err error) {
 func (p *pollRun) pause() (done bool, data []byte, err error) {
 	for {
 		next := p.state.NextAt
-		if u := p.state.Until; !u.IsZero() && u.Sub(next) < pollFloor {
-			next, p.final = u, true
-		} else {
+		switch u := p.state.Until; {
+		case u.IsZero():
 			p.final = false
+		case u.Sub(next) < pollFloor:
+			next, p.final = u, true
+		default: // a check that comes after the deadline, since nobody was there, is the last
+			p.final = !u.After(now())
 		}
 		p.state.NextAt = next
 		why, m := p.wait(p.state, next, p.acts)

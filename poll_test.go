@@ -177,6 +177,9 @@ func TestSleepAndReceive(t *testing.T) {
 		if err := bide.SleepUntil(ctx, began.Add(-time.Hour)); err != nil {
 			return "", err
 		}
+		if err := bide.SleepUntil(ctx, time.Time{}); err != nil {
+			return "", err
+		}
 		if err := bide.Sleep(ctx, -1); err != nil {
 			return "", err
 		}

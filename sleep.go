@@ -39,7 +39,7 @@ func sleep(ctx Context, deadline func() time.Time) error {
 			}
 		}
 	} else {
-		until = deadline()
+		until = later(deadline(), v.began)
 		data, _ := json.Marshal(until)
 		t.mu.Lock()
 		v.recordLocked(Record{Kind: KindSleep, Data: data, At: v.began})

@@ -106,6 +106,11 @@ func (s *stepRun) retry() (json.RawMessage, error) {
 				return data, err
 			}
 		}
+		if s.state != nil && s.state.LastError != nil { // the time may have run out while nobody was there
+			if done, data, err := s.giveUp(s.state.LastError.Err(), 0); done {
+				return data, err
+			}
+		}
 		s.flush()
 		limit := s.attemptTimeout
 		if s.timeout != nil {

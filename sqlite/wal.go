@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	walAhead    = 16 << 20 // bytes by which the log is extended beforehand
+	walAhead    = 16 << 20 // bytes to which the log is extended, once there have been
+	walUsed     = 64       // commits: a store that is opened for a moment need not wait for that
 	walRows     = 20_000   // statements, or
 	walCommits  = 1_000    // commits, after which it is copied into the file
 	checkpoints = "PRAGMA wal_checkpoint(PASSIVE)"
@@ -21,9 +22,11 @@ const (
 // copies the few pages that came meanwhile, and the next commit begins the log
 // anew.
 type wal struct {
-	conn    *sqlite.Conn // nil: in memory
-	rows    int
-	commits int
+	path     string
+	conn     *sqlite.Conn
+	rows     int
+	commits  int
+	extended bool
 
 	mu   sync.Mutex
 	busy bool // the other connection copies
@@ -32,12 +35,12 @@ type wal struct {
 }
 
 func (w *wal) init(path string, conn *sqlite.Conn) {
-	w.conn = conn
-	extend(path + "-wal")
+	w.path, w.conn = path+"-wal", conn
 }
 
-// extend makes the log large before it is written. It is a matter of speed only:
-// frames beyond the valid ones carry no valid checksum, whatever they hold.
+// extend makes the log large before it is written, by the writer, between two
+// commits. It is a matter of speed only: frames beyond the valid ones carry no
+// valid checksum, whatever they hold.
 func extend(path string) {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -62,6 +65,10 @@ func extend(path string) {
 func (w *wal) written(writer *sqlite.Conn, rows int) {
 	w.rows += rows
 	w.commits++
+	if !w.extended && w.commits >= walUsed {
+		w.extended = true
+		extend(w.path)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {

@@ -123,8 +123,8 @@ func TestKilled(t *testing.T) {
 				out, killed = program(t, dir, life)
 			}
 			t.Logf("killed %d times", kills)
-			resumed := strings.Contains(out, "is resumed") || strings.Contains(out, "ended before") // killed after the end
-			if !resumed || !strings.Contains(out, teaReport) || !strings.Contains(out, "No finished call was paid for twice: 7 calls, 7 bills.") {
+			// A process may have died before it had begun, or after the end.
+			if !strings.Contains(out, teaReport) || !strings.Contains(out, "No finished call was paid for twice: 7 calls, 7 bills.") {
 				t.Errorf("the last process said:\n%s", out)
 			}
 
