@@ -140,7 +140,7 @@ func awaitChild(ctx Context, id string) ([]byte, error) {
 		}
 		switch m.Op {
 		case OpChildEnded:
-			return v.finish(Record{Data: m.Data, Error: m.Error, At: later(m.At, state.Since), Took: now().Sub(state.Since)}, m)
+			return v.finish(Record{Data: m.Data, Error: m.Error, At: later(m.At, v.clock()), Took: now().Sub(state.Since)}, m)
 		case OpCompleteWait, OpFailWait:
 			return v.settled(m, 0)
 		case OpExtendWait:

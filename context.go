@@ -262,6 +262,14 @@ func (v *verb) replay(r *Record) (data []byte, err error) {
 	return r.Data, r.Error.Err()
 }
 
+// clock is when the last verb of the branch was over. What was there for the
+// taking by then was not taken later, however late the machine got to it.
+func (v *verb) clock() time.Time {
+	v.t.mu.Lock()
+	defer v.t.mu.Unlock()
+	return v.b.clock
+}
+
 // tick moves the branch's clock; it never goes back.
 func (v *verb) tick(at time.Time) {
 	if at.After(v.b.clock) {

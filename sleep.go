@@ -15,7 +15,7 @@ func Sleep(ctx Context, d time.Duration) error {
 // SleepUntil waits until t, by the wall clock of the store's process. A t in the
 // past is over at once. Errors are those of [Sleep].
 func SleepUntil(ctx Context, t time.Time) error {
-	return sleep(ctx, func() time.Time { return t.UTC().Round(0).Truncate(time.Microsecond) })
+	return sleep(ctx, func() time.Time { return after(t.UTC().Round(0), 0) })
 }
 
 // sleep keeps one record, at its start, that holds the deadline.
