@@ -1,6 +1,7 @@
 package bide
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -171,6 +172,35 @@ func (t *turn) receiveLocked(messages []Message) {
 					t.wakeLocked(b, whyMessage, &m)
 					break
 				}
+			}
+		}
+	}
+}
+
+// giveBack puts the signals that a race's loser took up, and that are not yet
+// committed, back into the inbox: they came after the race was over.
+func (t *turn) giveBack(prefix string) {
+	for _, g := range t.taken {
+		if !strings.HasPrefix(g.path, prefix) {
+			continue
+		}
+		t.consumed = slices.DeleteFunc(t.consumed, func(seq int64) bool { return seq == g.m.Seq })
+		t.records = slices.DeleteFunc(t.records, func(r Record) bool { return r.Path == g.path && r.Kind == KindReceive })
+		t.inbox = append(t.inbox, g.m)
+	}
+	slices.SortStableFunc(t.inbox, func(a, b Message) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// match hands what lies in the inbox to the branches that wait for it.
+func (t *turn) match() {
+	for i := 0; i < len(t.inbox); i++ {
+		m := t.inbox[i]
+		for _, b := range t.blocked {
+			if b.wait.match != nil && b.wait.match(&m) {
+				t.inbox = slices.Delete(t.inbox, i, i+1)
+				i--
+				t.wakeLocked(b, whyMessage, &m)
+				break
 			}
 		}
 	}

@@ -106,6 +106,9 @@ func Race[T any](ctx Context, branches ...NamedBranch[T]) (winner string, value 
 	}
 	var data []byte
 	if r := v.result(); r != nil {
+		if v.b.racing() {
+			v.t.noteChildren(v.path + ".")
+		}
 		data, err = v.replay(r)
 		if jerr := json.Unmarshal(data, &kept); jerr != nil {
 			return "", value, &CodecError{Field: "race", Message: jerr.Error()}
@@ -154,6 +157,16 @@ type race struct {
 	winner   int
 }
 
+// racing reports whether the branch could lose a race.
+func (b *branch) racing() bool {
+	for ; b != nil; b = b.parent {
+		if b.race != nil {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *race) finished(b *branch) { r.ready = append(r.ready, b) }
 
 // decide picks the winner, once no branch of the turn runs workflow code: then
@@ -185,18 +198,16 @@ func (r *race) settle(rec Record) error {
 	for i, b := range r.branches {
 		if i != r.winner {
 			t.stop = append(t.stop, t.childrenWithin(b.prefix)...)
+			t.giveBack(b.prefix)
 		}
 	}
 	t.flushLocked()
 	if t.over(v.b) {
 		v.b.exitLocked()
 	}
-	for i, b := range r.branches {
+	for _, b := range r.branches {
 		b.cancel()
-		if i == r.winner {
-			continue
-		}
-		b.lost = true
+		b.lost = true // the winner too: what it started and did not wait for is not there on replay
 		for _, w := range slices.Clone(t.blocked) {
 			if w == b || w.isLost() {
 				t.wakeLocked(w, whyExit, nil)
@@ -209,6 +220,7 @@ func (r *race) settle(rec Record) error {
 		}
 		t.forgetWaits(b.prefix)
 	}
+	t.match()
 	v.endLocked()
 	t.mu.Unlock()
 	return rec.Error.Err()

@@ -94,6 +94,17 @@ func (t *turn) noteChild(path, id string) {
 	t.children[path] = id
 }
 
+// noteChildren does it for the children that a race, whose branches do not run
+// again, has started.
+func (t *turn) noteChildren(prefix string) {
+	for path, kept := range t.kept {
+		var c childStart
+		if r := kept[0]; strings.HasPrefix(path, prefix) && r.Kind == KindChild && r.Error == nil && json.Unmarshal(r.Data, &c) == nil && c.Child != "" {
+			t.noteChild(path, c.Child)
+		}
+	}
+}
+
 // childrenWithin returns the children started below a path, for a race's loser.
 func (t *turn) childrenWithin(prefix string) (ids []string) {
 	for path, id := range t.children {

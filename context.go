@@ -69,6 +69,7 @@ type branch struct {
 	// Under t.mu:
 	n        int       // verbs begun
 	last     int       // the highest n that the history has a record for
+	begun    int       // the highest n that the history has a record or a wait for
 	fresh    bool      // no verb has been live yet: unfinished ones may have begun in an earlier turn
 	canceled bool      // a verb of this branch has seen the run's cancel
 	lost     bool      // of a race that another branch has won
@@ -303,6 +304,9 @@ func (v *verb) finish(r Record, taken *Message) (data []byte, err error) {
 	v.recordLocked(r)
 	if taken != nil {
 		t.consumed = append(t.consumed, taken.Seq)
+		if taken.Op == OpSignal {
+			t.taken = append(t.taken, taking{v.path, *taken})
+		}
 	}
 	t.forgetWait(v.path)
 	v.endLocked()
@@ -316,5 +320,6 @@ func now() time.Time { return time.Now().UTC().Round(0).Truncate(time.Microsecon
 // after is t + d as it is kept: a time between two microseconds would come
 // before itself once it has been through the store.
 func after(t time.Time, d time.Duration) time.Time {
+	d = min(d, forever-time.Microsecond) // "for ever" must not wrap around into the past
 	return t.Add(d + time.Microsecond - 1).Truncate(time.Microsecond)
 }

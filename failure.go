@@ -68,20 +68,25 @@ func RegisterError(examples ...error) {
 func NewFailure(err error) *Failure {
 	registry.RLock()
 	defer registry.RUnlock()
-	return encodeFailure(err, 0)
+	left := maxCauses
+	return encodeFailure(err, &left)
 }
 
-const maxCauses = 8 // how deep a chain is kept
+const maxCauses = 100 // how many causes are kept, in all: a chain may be circular
 
-func encodeFailure(err error, depth int) *Failure {
+func encodeFailure(err error, left *int) *Failure {
 	if err == nil {
 		return nil
 	}
 	switch e := err.(type) { // marks that matter to the attempt only
 	case *permanent:
-		return encodeFailure(e.error, depth)
+		return encodeFailure(e.error, left)
 	case *retryAfter:
-		return encodeFailure(e.error, depth)
+		return encodeFailure(e.error, left)
+	case *restored: // kept again as what it was
+		f := encodeFailure(e.err, left)
+		f.Message, f.Causes = e.message, encodeCauses(e.causes, left)
+		return f
 	}
 	f := &Failure{Message: err.Error()}
 	t := reflect.TypeOf(err)
@@ -91,11 +96,7 @@ func encodeFailure(err error, depth int) *Failure {
 			return f
 		}
 	}
-	if depth < maxCauses {
-		for _, cause := range unwrap(err) {
-			f.Causes = append(f.Causes, encodeFailure(cause, depth+1))
-		}
-	}
+	f.Causes = encodeCauses(unwrap(err), left)
 	f.Type = t.String()
 	if e, ok := err.(*StepError); ok {
 		f.Type = e.Type
@@ -108,6 +109,17 @@ func encodeFailure(err error, depth int) *Failure {
 		}
 	}
 	return f
+}
+
+func encodeCauses(errs []error, left *int) (causes []*Failure) {
+	for _, err := range errs {
+		if *left <= 0 {
+			break
+		}
+		*left--
+		causes = append(causes, encodeFailure(err, left))
+	}
+	return causes
 }
 
 func unwrap(err error) []error {

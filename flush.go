@@ -73,6 +73,7 @@ func (t *turn) commitLocked(next Next) {
 	upto := t.changes
 	t.started = time.Time{}
 	t.records, t.spare = t.spare, nil
+	t.taken = t.taken[:0]
 	t.consumed, t.start, t.stop, t.progress, t.values, t.waitsDirty = nil, nil, nil, nil, nil, false
 	if !t.lateAt.IsZero() {
 		t.late.Stop()

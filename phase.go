@@ -1,5 +1,10 @@
 package bide
 
+import (
+	"strings"
+	"time"
+)
+
 // Phase runs a part of a workflow under a name and leaves a record of how long
 // it took. A part is itself an ordinary function: it is tested alone, reused, and
 // composed by calling. Verbs inside it must use the Context that it is given.
@@ -16,8 +21,10 @@ func Phase[T any](ctx Context, name string, part func(Context) (T, error)) (T, e
 	t.mu.Lock()
 	b := t.newBranch(v.b.ctx, v.b, v.path+".")
 	began := v.began
-	if first := t.kept[v.path+".1"]; len(first) > 0 { // begun in an earlier turn
-		began = first[0].At.Add(-first[0].Took)
+	if v.result() == nil { // it may have begun in an earlier turn
+		if first := t.firstWithin(v.path + "."); !first.IsZero() {
+			began = first
+		}
 	}
 	t.mu.Unlock()
 
@@ -40,4 +47,20 @@ func Phase[T any](ctx Context, name string, part func(Context) (T, error)) (T, e
 	v.endLocked()
 	t.mu.Unlock()
 	return value, err
+}
+
+// firstWithin returns the earliest time that is kept of the verbs below a path.
+func (t *turn) firstWithin(prefix string) (first time.Time) {
+	note := func(path string, at time.Time) {
+		if strings.HasPrefix(path, prefix) && !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	for path, kept := range t.kept {
+		note(path, kept[0].At.Add(-kept[0].Took))
+	}
+	for path, w := range t.waits {
+		note(path, w.Since)
+	}
+	return first
 }

@@ -101,6 +101,11 @@ func Publish(ctx context.Context, key string, value any) error {
 // nil and no error while the branch replays.
 func liveBranch(ctx context.Context, verb string) (*branch, error) {
 	if a := attemptOf(ctx); a != nil {
+		a.v.t.mu.Lock()
+		defer a.v.t.mu.Unlock()
+		if a.over { // timed out, or of a race's loser: what it says now is dropped
+			return nil, nil
+		}
 		return a.v.b, nil
 	}
 	c, ok := ctx.(Context)
@@ -114,9 +119,10 @@ func liveBranch(ctx context.Context, verb string) (*branch, error) {
 	return b, nil
 }
 
-// replaying reports whether the history goes on beyond where the branch is.
+// replaying reports whether an earlier turn has been further than where the
+// branch is.
 func (b *branch) replaying() bool {
 	b.t.mu.Lock()
 	defer b.t.mu.Unlock()
-	return b.n < b.last
+	return b.n < b.begun
 }

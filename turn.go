@@ -58,6 +58,7 @@ type turn struct {
 
 	kept        map[string][]Record
 	last        map[string]int // highest kept counter by branch prefix
+	begun       map[string]int // the same of waits
 	interrupted bool
 	waits       map[string]Wait // durable waits by path
 	inbox       []Message
@@ -75,6 +76,7 @@ type turn struct {
 	records    []Record
 	spare      []Record // the last batch's, to be used again
 	consumed   []int64
+	taken      []taking // the signals among consumed
 	start      []NewRun
 	stop       []string
 	progress   *ProgressState
@@ -86,6 +88,12 @@ type turn struct {
 	late       *time.Timer
 	lateAt     time.Time
 	deadline   *time.Timer
+}
+
+// taking is a signal that a verb has taken up.
+type taking struct {
+	path string
+	m    Message
 }
 
 func newTurn(w *Worker, def *definition, c *Claimed) *turn {
@@ -104,6 +112,12 @@ func newTurn(w *Worker, def *definition, c *Claimed) *turn {
 			}
 			t.waits[w.Path] = w
 		}
+	}
+	for path := range t.waits { // begun, though it has no record yet
+		if t.begun == nil {
+			t.begun = map[string]int{}
+		}
+		countPath(t.begun, path)
 	}
 	t.root = t.newBranch(t.ctx, nil, "")
 	t.root.clock = t.run.StartedAt
@@ -128,22 +142,28 @@ func (t *turn) replayFrom(history []Record) {
 		} else {
 			t.kept[r.Path] = append(old, r)
 		}
-		for path := r.Path; ; { // a record inside a branch counts for every branch above it
-			dot := strings.LastIndexByte(path, '.')
-			n, err := strconv.Atoi(path[dot+1:])
-			if prefix := path[:dot+1]; err == nil && n > t.last[prefix] {
-				t.last[prefix] = n
-			}
-			if dot < 0 {
-				break
-			}
-			path = path[:dot]
+		countPath(t.last, r.Path)
+	}
+}
+
+// countPath raises the highest counter of each branch that the path leads
+// through: what is inside a branch counts for every branch above it.
+func countPath(highest map[string]int, path string) {
+	for {
+		dot := strings.LastIndexByte(path, '.')
+		n, err := strconv.Atoi(path[dot+1:])
+		if prefix := path[:dot+1]; err == nil && n > highest[prefix] {
+			highest[prefix] = n
 		}
+		if dot < 0 {
+			return
+		}
+		path = path[:dot]
 	}
 }
 
 func (t *turn) newBranch(ctx context.Context, parent *branch, prefix string) *branch {
-	b := &branch{t: t, parent: parent, prefix: prefix, ctx: ctx, fresh: true, last: t.last[prefix], wake: make(chan struct{}, 1)}
+	b := &branch{t: t, parent: parent, prefix: prefix, ctx: ctx, fresh: true, last: t.last[prefix], begun: max(t.last[prefix], t.begun[prefix]), wake: make(chan struct{}, 1)}
 	if parent != nil {
 		b.clock, b.canceled, b.fresh = parent.clock, parent.canceled, parent.fresh
 	}
