@@ -29,6 +29,10 @@ type attempt struct {
 	after map[*func()]bool
 	over  bool // the verb has its outcome; a later one is dropped
 	out   outcome
+	seen  Observation // of a check
+	upto  *float64    // percent, if the check told it
+
+	last Observation // of the check before; does not change
 }
 
 type outcome struct {

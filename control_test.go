@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bide-dev/bide"
+	"github.com/bide-dev/bide/wait"
 )
 
 // ctlEcho returns its input.
@@ -1155,7 +1156,10 @@ func TestControlWaiting(t *testing.T) {
 			"sleep":  {bide.Waiting, []bide.Wait{{Path: "1", Kind: bide.KindSleep, Since: began, Until: began.Add(time.Hour)}}},
 			"signal": {bide.Waiting, []bide.Wait{{Path: "1", Kind: bide.KindReceive, Name: "w", Since: began, Until: began.Add(time.Hour)}}},
 			"poll": {bide.Waiting, []bide.Wait{{Path: "1", Kind: bide.KindPoll, Name: "w", Since: began, Until: began.Add(time.Hour),
-				NextAt: began.Add(20 * time.Minute), Attempt: 1, Pending: 1, LastValue: json.RawMessage(`"pending"`)}}},
+				NextAt: began.Add(20 * time.Minute), Attempt: 1, LastValue: json.RawMessage(`"pending"`), Poll: &bide.PollState{
+					State: wait.State{Start: began, Pending: 1}, Base: 20 * time.Minute, Log: bide.PollLog{Counts: map[string]int{"pending": 1},
+						Checks: []bide.CheckLine{{At: began, Outcome: wait.Pending}},
+						Values: []bide.ValueLine{{At: began, Value: json.RawMessage(`"pending"`)}}}}}}},
 			"child": {bide.Waiting, []bide.Wait{{Path: "2", Kind: bide.KindChild, Name: "child:1", Since: began}}},
 			"retry": {bide.Waiting, []bide.Wait{{Path: "1", Kind: bide.KindRetry, Name: "w", Since: began, NextAt: began.Add(time.Hour), Attempt: 1,
 				LastError: bide.NewFailure(errors.New("no")), LastErrAt: began}}},
@@ -1172,6 +1176,10 @@ func TestControlWaiting(t *testing.T) {
 					if !at.IsZero() {
 						*at = at.UTC().Round(0)
 					}
+				}
+				if p := x.Poll; p != nil {
+					at := x.Since
+					p.Start, p.Log.Checks[0].At, p.Log.Values[0].At = at, at, at
 				}
 			}
 			if got, want := jsonOf(t, r.Waiting), jsonOf(t, want.waits); got != want {

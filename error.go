@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/bide-dev/bide/wait"
 )
 
 // Sentinels. Each keeps its identity through replay, SQL and the wire; see [Code].
@@ -255,36 +257,16 @@ func (e *RunError) Is(target error) bool {
 func (e *RunError) setCauses(errs []error) { e.Err = first(errs) }
 
 // Permanent marks an error of a step or a poll's check as one that no further
-// attempt can mend. It returns nil for nil.
-func Permanent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &permanent{err}
-}
-
-type permanent struct{ error }
-
-func (e *permanent) Unwrap() error { return e.error }
+// attempt can mend. An error type of yours does the same by a method Permanent()
+// bool. It returns nil for nil.
+func Permanent(err error) error { return wait.Permanent(err) }
 
 // RetryAfter marks an error with the delay before the next attempt of a step, in
 // the place of the policy's own, or the least delay before the next check of a
-// poll. It may exceed MaximumInterval; MaximumAttempts and Timeout still bind. An error type of yours does the same by a method
-// NextRetryDelay() time.Duration. It returns nil for nil.
-func RetryAfter(err error, delay time.Duration) error {
-	if err == nil {
-		return nil
-	}
-	return &retryAfter{err, delay}
-}
-
-type retryAfter struct {
-	error
-	delay time.Duration
-}
-
-func (e *retryAfter) Unwrap() error                 { return e.error }
-func (e *retryAfter) NextRetryDelay() time.Duration { return e.delay }
+// poll. It may exceed MaximumInterval; MaximumAttempts and Timeout still bind. An
+// error type of yours does the same by a method NextRetryDelay() (d time.Duration,
+// ok bool). It returns nil for nil.
+func RetryAfter(err error, delay time.Duration) error { return wait.After(err, delay) }
 
 func first(errs []error) error {
 	if len(errs) == 0 {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+
+	"github.com/bide-dev/bide/wait"
 )
 
 // Failure is an error as it is kept: enough to give it its identity back.
@@ -32,7 +34,7 @@ func init() {
 	}
 	RegisterError(&InvalidError{}, &PayloadTooLargeError{}, &CodecError{}, &UnknownWorkflowError{}, &ConflictError{},
 		&MisuseError{}, &DivergedError{}, &PanicError{}, &RetryExhaustedError{}, &StepInterruptedError{}, &TimeoutError{},
-		&RunError{}, &PollTimeoutError{}, &PollFailedError{})
+		&RunError{}, &PollTimeoutError{}, &PollFailedError{}, &PollStalledError{})
 }
 
 // RegisterError makes errors keep their identity through replay. Each example is
@@ -78,12 +80,10 @@ func encodeFailure(err error, left *int) *Failure {
 	if err == nil {
 		return nil
 	}
-	switch e := err.(type) { // marks that matter to the attempt only
-	case *permanent:
-		return encodeFailure(e.error, left)
-	case *retryAfter:
-		return encodeFailure(e.error, left)
-	case *restored: // kept again as what it was
+	if bare, marked := wait.Unmark(err); marked { // that matters to the attempt only
+		return encodeFailure(bare, left)
+	}
+	if e, ok := err.(*restored); ok { // kept again as what it was
 		f := encodeFailure(e.err, left)
 		f.Message, f.Causes = e.message, encodeCauses(e.causes, left)
 		return f

@@ -143,7 +143,7 @@ func FuzzRecord(f *testing.F) {
 	for _, v := range []any{
 		bide.Record{Seq: 7, Path: "3.1", Kind: bide.KindStep, Name: "s", Data: json.RawMessage(`9007199254740993`), Attempt: 2, At: at, Took: time.Second},
 		bide.Record{Kind: bide.KindPoll, Error: bide.NewFailure(errBroke), At: at, By: "fail"},
-		bide.Wait{Path: "1", Kind: bide.KindPoll, Name: "p", Since: at, Until: at, NextAt: at, Attempt: 3, Streak: 1, Pending: 2, LastError: bide.NewFailure(errBroke)},
+		bide.Wait{Path: "1", Kind: bide.KindPoll, Name: "p", Since: at, Until: at, NextAt: at, Attempt: 3, Streak: 1, LastError: bide.NewFailure(errBroke)},
 		bide.Run{ID: "x", State: bide.TimedOut, CreatedAt: at, Labels: map[string]string{"a": "b"}},
 	} {
 		data, err := json.Marshal(v)

@@ -37,6 +37,7 @@ var floors = map[string]int{
 	"api":       2,
 	"probe":     2,
 	"cron":      2,
+	"webhook":   2,
 	"otel":      2,
 	"dashboard": 2,
 	"storetest": 2,

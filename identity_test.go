@@ -416,7 +416,7 @@ func FuzzIdnRecord(f *testing.F) {
 		when := time.UnixMicro(at).UTC()
 		fail := &bide.Failure{Type: name, Message: message, Data: data, Causes: []*bide.Failure{{Message: by}}}
 		idnTrip(t, bide.Record{Seq: seq, Path: path, Kind: bide.Kind(kind), Name: name, Data: data, Error: fail, Attempt: n, At: when, Took: time.Duration(took), By: by})
-		idnTrip(t, bide.Wait{Path: path, Kind: bide.Kind(kind), Name: name, Since: when, Until: when, NextAt: when, Attempt: n, Streak: n, Pending: n,
+		idnTrip(t, bide.Wait{Path: path, Kind: bide.Kind(kind), Name: name, Since: when, Until: when, NextAt: when, Attempt: n, Streak: n,
 			LastValue: data, LastError: fail, LastErrAt: when, Details: data})
 		idnTrip(t, bide.Run{ID: name, Workflow: path, State: bide.State(1 + uint64(seq)%10), Version: seq, Labels: map[string]string{name: path}, Input: data, Error: fail,
 			Values: map[string]json.RawMessage{name: data}, CreatedAt: when, Deadline: when, Generation: n})

@@ -10,9 +10,6 @@ import (
 // StepOption is an option of [Step].
 type StepOption interface{ step(*stepConfig) }
 
-// PollOption is an option of [Poll].
-type PollOption interface{ poll(*pollConfig) }
-
 // ReceiveOption is an option of [Receive].
 type ReceiveOption interface{ receive(*receiveConfig) }
 
@@ -34,24 +31,6 @@ type HeartbeatTimeout time.Duration
 // NoTimeout lifts a default or required bound: the attempt timeout of a step,
 // the total of a poll.
 type NoTimeout struct{}
-
-// Every is the fixed interval of a poll, from the end of a check to the next.
-type Every time.Duration
-
-// InitialDelay is how long a poll waits before its first check; the default is
-// not at all.
-type InitialDelay time.Duration
-
-// MaxAttempts is the most checks a poll makes.
-type MaxAttempts int
-
-// Exponential is a growing interval of a poll: Interval·Coefficient^(n-1) after
-// the n-th check, at most Max, with equal jitter.
-type Exponential struct {
-	Interval    time.Duration // default 1 s
-	Coefficient float64       // default 1.5
-	Max         time.Duration // default 30 s
-}
 
 // RetryPolicy says when a failed step is tried again. The zero value of each
 // field means its default.
@@ -142,7 +121,7 @@ func (c *stepConfig) configure(opts []StepOption) error {
 
 // delay is the pause after the n-th failure.
 func (p *RetryPolicy) delay(n int, rnd func() float64) time.Duration {
-	b := wait.Exponential(p.InitialInterval, p.MaximumInterval, p.BackoffCoefficient, n)
+	b := wait.Backoff(p.InitialInterval, p.MaximumInterval, p.BackoffCoefficient, n)
 	if p.NoJitter {
 		return b
 	}

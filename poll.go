@@ -1,10 +1,10 @@
 package bide
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/bide-dev/bide/wait"
@@ -16,19 +16,33 @@ import (
 // nothing.
 //
 // check must be an idempotent read. An error of it is transient unless marked
-// [Permanent]: it is followed by a back-off of its own and does not end the
-// poll. The interval is [Every] or [Exponential] (the default). One of [Timeout],
-// [MaxAttempts] or [NoTimeout] is required. With a Timeout a last check is made
-// at the deadline itself. Errors:
+// [Permanent] or of [NonRetryableErrorTypes]: it is followed by a back-off of its
+// own and does not end the poll. A panic is an error like any other. What a server
+// says about when to ask again is heeded: errors of [wait.CheckResponse] carry it,
+// and for values [Observe]. A value that has one of these methods tells by it:
 //
-//   - [PollTimeoutError] when Timeout or MaxAttempts are used up;
+//	Progress() (percent float64, message string)   // the run's progress too
+//	ETA() time.Time                                // for the strategy ETA
+//	WaitHint() wait.Hint
+//
+// The interval is [Every], [Exponential] (the default), [Elapsed], [ETA],
+// [LongPoll] or [Learned]. One of [Timeout], [MaxAttempts] or [NoTimeout] is
+// required. With a Timeout a last check is made at the deadline itself, unless the
+// server has refused one before then. Errors:
+//
+//   - [PollTimeoutError] when Timeout, MaxAttempts or [MaxConsecutiveErrors] are
+//     used up;
 //   - [PollFailedError] when check returned a permanent error;
+//   - [PollStalledError] after [StallTimeout] without progress;
 //   - [ErrCanceled], [InvalidError], [CodecError].
 func Poll[T any](ctx Context, name string, check func(context.Context) (T, error), done func(T) bool, opts ...PollOption) (T, error) {
 	data, err := runPoll(ctx, name, func(ctx context.Context) (json.RawMessage, error) {
 		v, err := check(ctx)
 		if err != nil {
 			return nil, err
+		}
+		if attemptOf(ctx).observe(v) {
+			return nil, errUnchanged
 		}
 		data, err := encode("value of poll ", name, v)
 		if err != nil {
@@ -46,158 +60,10 @@ func Poll[T any](ctx Context, name string, check func(context.Context) (T, error
 	return decode[T]("value of poll ", name, data)
 }
 
-var errPending = errors.New("pending")
-
-// PollTimeoutError is a poll that ended without its condition coming true. It
-// matches [ErrPollTimeout], and [context.DeadlineExceeded] when the reason is
-// [ReasonTotalTimeout].
-type PollTimeoutError struct {
-	Name              string          `json:"name"`
-	ID                string          `json:"id"` // of the run
-	Reason            string          `json:"reason"`
-	Attempts          int             `json:"attempts"`
-	ConsecutiveErrors int             `json:"consecutive_errors"`
-	Elapsed           time.Duration   `json:"elapsed_ns"`
-	LastValue         json.RawMessage `json:"last_value,omitempty"`
-	LastErr           error           `json:"-"`
-	LastErrAt         time.Time       `json:"last_err_at,omitzero"`
-}
-
-func (e *PollTimeoutError) Error() string {
-	s := fmt.Sprintf("bide: poll %q gave up after %d attempts in %v (%s)", e.Name, e.Attempts, e.Elapsed.Round(time.Millisecond), e.Reason)
-	if e.LastValue != nil {
-		s += fmt.Sprintf("; last value %.200s", e.LastValue)
-	}
-	if e.LastErr != nil {
-		s += fmt.Sprintf("; last error: %v", e.LastErr)
-	}
-	return s
-}
-
-// Code returns "poll_timeout".
-func (e *PollTimeoutError) Code() string { return "poll_timeout" }
-
-// Unwrap returns LastErr.
-func (e *PollTimeoutError) Unwrap() error { return e.LastErr }
-
-// Is matches [ErrPollTimeout] and, by Reason, [context.DeadlineExceeded].
-func (e *PollTimeoutError) Is(target error) bool {
-	return target == ErrPollTimeout || target == context.DeadlineExceeded && e.Reason == ReasonTotalTimeout
-}
-
-func (e *PollTimeoutError) setCauses(errs []error) { e.LastErr = first(errs) }
-
-// PollFailedError is a poll whose check returned a permanent error.
-type PollFailedError struct {
-	Name      string          `json:"name"`
-	Attempts  int             `json:"attempts"`
-	LastValue json.RawMessage `json:"last_value,omitempty"`
-	Err       error           `json:"-"`
-}
-
-func (e *PollFailedError) Error() string {
-	return fmt.Sprintf("bide: poll %q failed at attempt %d: %v", e.Name, e.Attempts, e.Err)
-}
-
-// Code returns "poll_failed".
-func (e *PollFailedError) Code() string { return "poll_failed" }
-
-// Unwrap returns Err.
-func (e *PollFailedError) Unwrap() error { return e.Err }
-
-func (e *PollFailedError) setCauses(errs []error) { e.Err = first(errs) }
-
-const (
-	pollFloor          = 10 * time.Millisecond // no interval is shorter
-	pollAttemptTimeout = 30 * time.Second
-	finalCheck         = 10 * time.Second // the most that the check at the deadline may take
+var (
+	errPending   = errors.New("pending")
+	errUnchanged = errors.New("unchanged")
 )
-
-type pollConfig struct {
-	interval       Exponential
-	jitter         wait.Jitter
-	exact          bool
-	initialDelay   time.Duration
-	maxAttempts    int
-	timeout        *time.Duration
-	attemptTimeout time.Duration
-	unbounded      bool
-}
-
-func (d Every) poll(c *pollConfig) {
-	c.interval, c.jitter = Exponential{Interval: time.Duration(d), Coefficient: 1, Max: time.Duration(d)}, wait.Proportional
-}
-func (e Exponential) poll(c *pollConfig)    { c.interval, c.jitter = e, wait.Equal }
-func (d InitialDelay) poll(c *pollConfig)   { c.initialDelay = time.Duration(d) }
-func (n MaxAttempts) poll(c *pollConfig)    { c.maxAttempts = int(n); c.unbounded = c.unbounded || n > 0 }
-func (d Timeout) poll(c *pollConfig)        { c.timeout = (*time.Duration)(&d) }
-func (d AttemptTimeout) poll(c *pollConfig) { c.attemptTimeout = time.Duration(d) }
-func (NoTimeout) poll(c *pollConfig)        { c.unbounded = true }
-
-// Exact is an option of [Poll]: its intervals get no jitter.
-type Exact struct{}
-
-func (Exact) poll(c *pollConfig) { c.exact = true }
-
-func newPollConfig(opts []PollOption) (pollConfig, error) {
-	c := pollConfig{jitter: wait.Equal, attemptTimeout: pollAttemptTimeout}
-	for _, o := range opts {
-		o.poll(&c)
-	}
-	if c.exact {
-		c.jitter = wait.NoJitter
-	}
-	i := &c.interval
-	if *i == (Exponential{}) {
-		i.Interval = time.Second
-	}
-	if i.Interval == 0 && i.Coefficient != 1 {
-		i.Interval = time.Second
-	}
-	if i.Coefficient == 0 {
-		i.Coefficient = 1.5
-	}
-	if i.Max == 0 {
-		i.Max = max(30*time.Second, i.Interval)
-	}
-	invalid := func(field, reason string) (pollConfig, error) {
-		return c, &InvalidError{Field: field, Reason: reason}
-	}
-	switch {
-	case i.Interval < pollFloor:
-		return invalid("interval", fmt.Sprintf("is %v; it must be at least %v", i.Interval, pollFloor))
-	case !(i.Coefficient >= 1):
-		return invalid("Exponential.Coefficient", fmt.Sprintf("is %v; it must be at least 1", i.Coefficient))
-	case i.Max < i.Interval:
-		return invalid("Exponential.Max", fmt.Sprintf("is %v, below the interval %v", i.Max, i.Interval))
-	case c.initialDelay < 0:
-		return invalid("InitialDelay", "is negative")
-	case c.maxAttempts < 0:
-		return invalid("MaxAttempts", "is negative")
-	case c.attemptTimeout <= 0:
-		return invalid("AttemptTimeout", "must be above 0")
-	case c.timeout != nil && *c.timeout <= 0:
-		return invalid("Timeout", "must be above 0")
-	case c.timeout == nil && !c.unbounded:
-		return invalid("Timeout", "a poll needs an end: give Timeout, MaxAttempts, or NoTimeout{} to say that it has none")
-	}
-	return c, nil
-}
-
-// delay is the pause after an attempt: the interval's by how often the value was
-// pending, the error back-off's by how many errors came in a row; whichever is
-// longer.
-func (c *pollConfig) delay(pending, errs int, rnd func() float64) time.Duration {
-	b := wait.Exponential(c.interval.Interval, c.interval.Max, c.interval.Coefficient, pending)
-	limit := c.interval.Max
-	if errs > 0 {
-		errMax := max(c.interval.Max, time.Minute)
-		if e := wait.Exponential(max(c.interval.Interval, time.Second), errMax, 2, errs); e > b {
-			b, limit = e, errMax
-		}
-	}
-	return max(c.jitter.Apply(b, limit, rnd), pollFloor)
-}
 
 func runPoll(ctx Context, name string, check stepFunc, opts []PollOption) ([]byte, error) {
 	v, err := begin(ctx, KindPoll, name, true)
@@ -220,73 +86,267 @@ func runPoll(ctx Context, name string, check stepFunc, opts []PollOption) ([]byt
 type pollRun struct {
 	*verb
 	pollConfig
-	check stepFunc
-	state Wait
-	final bool // the next check is the one at the deadline
+	check      stepFunc
+	state      Wait
+	*PollState         // of state
+	trigger    Trigger // of the next check
 }
 
 func (p *pollRun) run() ([]byte, error) {
-	var resumed bool
-	if p.state, resumed = p.keptWait(); !resumed {
-		p.state = Wait{Kind: KindPoll, Since: p.began, NextAt: after(p.began, p.initialDelay)}
-		if p.timeout != nil {
-			p.state.Until = after(p.began, *p.timeout)
-		}
-	}
+	p.load()
 	if p.wasInterrupted() {
-		// The check may not have begun: the first time, look at once. Only one
-		// that kills its process again and again is kept at a distance.
-		again := p.state.Streak > 0
-		p.failed(ErrInterrupted)
-		switch u := p.state.Until; {
-		case p.maxAttempts > 0 && p.state.Attempt >= p.maxAttempts:
-			return p.giveUp(ReasonMaxAttempts)
-		case !u.IsZero() && !p.state.NextAt.Before(u): // it was the last
-			return p.giveUp(ReasonTotalTimeout)
+		if done, data, err := p.interrupted(); done {
+			return data, err
 		}
-		if p.state.NextAt = now(); again {
-			p.schedule(nil)
-		}
-		p.t.mu.Lock()
-		p.keepWaitLocked(p.state) // before the check: should it kill this process too
-		p.t.mu.Unlock()
 	}
 	for {
 		if done, data, err := p.pause(); done {
 			return data, err
 		}
 		p.flush()
-		limit := p.attemptTimeout
-		if p.final {
-			limit = min(limit, finalCheck)
-		}
-		a := &attempt{v: p.verb, number: p.state.Attempt + 1, limit: limit}
-		data, err := a.run(p.check)
-		var perm *permanent
-		switch {
-		case err == nil:
-			return p.finish(Record{Data: data, Attempt: p.state.Attempt + 1, At: now(), Took: now().Sub(p.state.Since)}, nil)
-		case p.sawCancel():
+		c := Check{Poll: p.name, Attempt: p.state.Attempt + 1, Trigger: p.trigger, DueAt: p.state.NextAt, StartedAt: now()}
+		data, err := p.attempt()
+		if err != nil && p.sawCancel() {
 			return nil, ErrCanceled
-		case err == errPending:
-			p.state.Attempt++
-			p.state.Pending++
-			p.state.Streak = 0
-			p.state.LastValue = data
-		case errors.As(err, &perm):
-			p.failed(err)
-			return p.finish(Record{Attempt: p.state.Attempt, Took: now().Sub(p.state.Since),
-				Error: NewFailure(&PollFailedError{Name: p.name, Attempts: p.state.Attempt, LastValue: p.state.LastValue, Err: err})}, nil)
+		}
+		if done, data, err := p.judge(&c, data, err); done {
+			return data, err
+		}
+	}
+}
+
+// load takes up the state of an earlier turn, or begins.
+func (p *pollRun) load() {
+	var resumed bool
+	if p.state, resumed = p.keptWait(); !resumed {
+		p.state = Wait{Kind: KindPoll, Since: p.began, NextAt: p.began}
+		if p.initialDelay != nil {
+			p.state.NextAt = after(p.began, *p.initialDelay)
+		}
+		if p.timeout != nil {
+			p.state.Until = after(p.began, *p.timeout)
+		}
+	}
+	p.PollState = &PollState{}
+	if p.state.Poll != nil { // what is kept may be being written
+		*p.PollState = *p.state.Poll
+		p.Log = p.Log.clone()
+	}
+	p.Start, p.Errors = p.state.Since, p.state.Streak
+}
+
+// keep is the state as it is kept: what is written does not change under the pen.
+func (p *pollRun) keep() Wait {
+	w, s := p.state, *p.PollState
+	s.Log = s.Log.clone()
+	w.Streak, w.Poll = p.Errors, &s
+	return w
+}
+
+// attempt makes one check.
+func (p *pollRun) attempt() (json.RawMessage, error) {
+	limit := p.attemptTimeout
+	if p.trigger == TriggerFinal {
+		limit = min(limit, finalCheck)
+	}
+	a := &attempt{v: p.verb, number: p.state.Attempt + 1, limit: limit, last: p.Seen}
+	data, err := a.run(p.check)
+	p.t.mu.Lock() // a check that was abandoned may still tell
+	seen, percent := a.seen, a.upto
+	p.t.mu.Unlock()
+	if err == nil || err == errPending || err == errUnchanged || seen != (Observation{}) {
+		if seen.ETag != p.Seen.ETag {
+			p.Unheld = 0
+		}
+		p.Seen = seen
+	}
+	if !seen.ETA.IsZero() {
+		p.State.ETA = seen.ETA
+	}
+	if percent != nil {
+		p.Progress(*percent, now())
+	}
+	return data, err
+}
+
+// judge does what the outcome of a check asks for: it ends the poll, or schedules
+// the next check.
+func (p *pollRun) judge(c *Check, data json.RawMessage, err error) (bool, []byte, error) {
+	c.EndedAt = now()
+	p.state.Attempt++
+	hint := p.Seen.Hint
+	switch {
+	case err == nil:
+		c.Outcome = wait.Succeeded
+	case err == errPending || err == errUnchanged:
+		c.Outcome = wait.Pending
+		p.Saw(c.EndedAt.Sub(c.StartedAt), p.hold)
+	default:
+		c.Err = err
+		if c.Outcome, hint = wait.Judge(err); hint == (wait.Hint{}) {
+			hint = p.Seen.Hint
+		}
+		if len(p.fatal) > 0 && hasType(err, p.fatal) {
+			c.Outcome = wait.Failed
+		}
+		p.failed(c.Outcome, err)
+	}
+	if hint.Interval > 0 {
+		p.Sticky = hint.Interval
+	}
+	if data != nil && !bytes.Equal(data, p.state.LastValue) {
+		c.Changed, p.state.LastValue = true, data
+		p.Log.changed(c.EndedAt, data, p.Percent)
+	}
+	p.Log.checked(c)
+	over, result, failure := p.isOver(c)
+	if !over {
+		p.schedule(hint)
+		c.NextAt = p.state.NextAt
+	}
+	if p.onCheck != nil {
+		c.Value, c.Percent, c.ETA = p.state.LastValue, p.Percent, p.State.ETA
+		c.Base, c.Floor, c.FloorFrom = p.Base, p.Floor, p.Source
+		p.t.w.contain("OnCheck", p.name, func() { p.onCheck(*c) })
+	}
+	if !over {
+		return false, nil, nil
+	}
+	r := Record{Data: result, Error: NewFailure(failure), Attempt: p.state.Attempt, Took: c.EndedAt.Sub(p.state.Since), At: c.EndedAt}
+	return p.over(r)
+}
+
+// over ends the poll.
+func (p *pollRun) over(r Record) (bool, []byte, error) {
+	log := p.Log.clone()
+	r.Poll = &log
+	data, err := p.finish(r, nil)
+	return true, data, err
+}
+
+func (p *pollRun) failed(o wait.Outcome, err error) {
+	if o == wait.Throttled {
+		p.Throttled++
+	} else {
+		p.Errors++
+	}
+	p.state.LastError, p.state.LastErrAt = NewFailure(err), now()
+}
+
+// isOver says whether and how the check ends the poll.
+func (p *pollRun) isOver(c *Check) (bool, json.RawMessage, error) {
+	switch {
+	case c.Outcome == wait.Succeeded:
+		return true, p.state.LastValue, nil
+	case c.Outcome == wait.Failed:
+		return true, nil, &PollFailedError{Name: p.name, Attempts: p.state.Attempt, LastValue: p.state.LastValue, Err: c.Err}
+	}
+	if reason := p.usedUp(c.Trigger); reason != "" {
+		return true, nil, p.timedOut(reason)
+	}
+	if at, ok := p.stallsAt(); ok && !at.After(c.EndedAt) {
+		return true, nil, &PollStalledError{Name: p.name, Attempts: p.state.Attempt, Stalled: c.EndedAt.Sub(at.Add(-*p.stallTimeout)),
+			LastValue: p.state.LastValue, LastProgress: p.progress()}
+	}
+	return false, nil, nil
+}
+
+// usedUp says which of the poll's bounds is reached, if one is.
+func (p *pollRun) usedUp(last Trigger) string {
+	switch {
+	case last == TriggerFinal:
+		return ReasonTotalTimeout
+	case p.maxAttempts > 0 && p.state.Attempt >= p.maxAttempts:
+		return ReasonMaxAttempts
+	case p.maxErrors > 0 && p.Errors >= p.maxErrors:
+		return ReasonMaxConsecutiveErrors
+	}
+	return ""
+}
+
+// stallsAt is when the poll has stalled, unless the progress rises before.
+func (p *pollRun) stallsAt() (time.Time, bool) {
+	if p.stallTimeout == nil {
+		return time.Time{}, false
+	}
+	return after(later(p.PercentAt, p.state.Since), *p.stallTimeout), true
+}
+
+func (p *pollRun) progress() *ProgressState {
+	if p.PercentAt.IsZero() {
+		return nil
+	}
+	return &ProgressState{Percent: p.Percent, UpdatedAt: p.PercentAt}
+}
+
+func (p *pollRun) timedOut(reason string) error {
+	return &PollTimeoutError{Name: p.name, ID: p.t.run.ID, Reason: reason, Attempts: p.state.Attempt,
+		ConsecutiveErrors: p.Errors, Elapsed: now().Sub(p.state.Since), LastValue: p.state.LastValue,
+		LastProgress: p.progress(), LastErr: p.state.LastError.Err(), LastErrAt: p.state.LastErrAt}
+}
+
+// schedule draws the time of the next check, once: it is kept, never drawn again.
+func (p *pollRun) schedule(h wait.Hint) {
+	n := p.plan.Next(&p.State, h, now(), p.state.Until, p.t.w.random)
+	p.Base, p.Floor, p.Source, p.TooLate = n.Base, n.Floor, "", n.TooLate
+	if n.Floor > 0 {
+		p.Source = h.Source
+	}
+	p.state.NextAt = after(n.At, 0)
+	if at, ok := p.stallsAt(); ok && at.Before(p.state.NextAt) && n.Floor == 0 { // whether it has stalled is for a check to say
+		p.state.NextAt = later(at, now())
+	}
+}
+
+// pause waits for the next check; a webhook may hurry it, a person hurry, extend
+// or settle it.
+func (p *pollRun) pause() (done bool, data []byte, err error) {
+	for {
+		next := p.state.NextAt
+		p.trigger = TriggerTimer
+		switch u := p.state.Until; {
+		case u.IsZero():
+		case p.TooLate:
+			next = u
+		case u.Sub(next) < wait.Floor:
+			next, p.trigger = u, TriggerFinal
+		case !u.After(now()): // a check that comes after the deadline, since nobody was there, is the last
+			p.trigger = TriggerFinal
+		}
+		p.state.NextAt = next
+		why, m := p.wait(p.keep(), next, p.acts)
+		switch why {
+		case whyCanceled:
+			p.cancelNow()
+			return true, nil, ErrCanceled
+		case whyTimer:
+			if p.TooLate {
+				return p.over(Record{Error: NewFailure(p.timedOut(ReasonRetryAfter)), Attempt: p.state.Attempt, Took: now().Sub(p.state.Since)})
+			}
+			return false, nil, nil
+		}
+		switch m.Op {
+		case OpCompleteWait, OpFailWait:
+			data, err = p.settled(m, p.state.Attempt)
+			return true, data, err
+		case OpExtendWait:
+			if !p.state.Until.IsZero() {
+				p.state.Until = after(p.state.Until, extension(m))
+				p.extended()
+			}
+			p.note(KindExtended, m, nil)
 		default:
-			p.failed(err)
+			p.note(KindChecked, m, nil)
+			p.trigger = TriggerManual
+			return false, nil, nil
 		}
-		switch {
-		case p.final:
-			return p.giveUp(ReasonTotalTimeout)
-		case p.maxAttempts > 0 && p.state.Attempt >= p.maxAttempts:
-			return p.giveUp(ReasonMaxAttempts)
-		}
-		p.schedule(err)
+	}
+}
+
+// extended makes up for a next check that had been cut to the old deadline.
+func (p *pollRun) extended() {
+	if p.TooLate && p.Floor > 0 {
+		p.TooLate, p.state.NextAt = false, after(p.state.LastErrAt, p.Floor)
 	}
 }
 
@@ -298,67 +358,27 @@ func (p *pollRun) wasInterrupted() bool {
 	return p.t.interrupted && p.b.fresh && !p.state.NextAt.After(time.Now())
 }
 
-func (p *pollRun) failed(err error) {
+// interrupted counts the check that an earlier turn may have begun: a check that
+// kills its process must not do so for ever. It may not have begun: the first
+// time, look at once. Only one that kills its process again and again is kept at
+// a distance.
+func (p *pollRun) interrupted() (bool, []byte, error) {
+	again := p.Errors > 0
+	c := Check{Poll: p.name, Trigger: TriggerResume, Outcome: wait.Interrupted, Err: ErrInterrupted, EndedAt: now()}
+	if u := p.state.Until; !u.IsZero() && !p.state.NextAt.Before(u) { // it was the last
+		c.Trigger = TriggerFinal
+	}
 	p.state.Attempt++
-	p.state.Streak++
-	p.state.LastError, p.state.LastErrAt = NewFailure(err), now()
-}
-
-// schedule draws the time of the next check, once: it is kept, never drawn
-// again. One that would come after the deadline, or leave a useless sliver
-// before it, comes at the deadline.
-// A delay that the check's error asks for is a floor.
-func (p *pollRun) schedule(err error) {
-	d := p.delay(p.state.Pending, p.state.Streak, p.t.w.random)
-	var given interface{ NextRetryDelay() time.Duration }
-	if errors.As(err, &given) {
-		d = max(d, given.NextRetryDelay())
+	p.failed(c.Outcome, ErrInterrupted)
+	p.Log.checked(&c)
+	if over, _, err := p.isOver(&c); over {
+		return p.over(Record{Error: NewFailure(err), Attempt: p.state.Attempt, Took: now().Sub(p.state.Since)})
 	}
-	p.state.NextAt = after(now(), d)
-}
-
-// pause waits for the next check; a person may hurry, extend or settle it.
-func (p *pollRun) pause() (done bool, data []byte, err error) {
-	for {
-		next := p.state.NextAt
-		switch u := p.state.Until; {
-		case u.IsZero():
-			p.final = false
-		case u.Sub(next) < pollFloor:
-			next, p.final = u, true
-		default: // a check that comes after the deadline, since nobody was there, is the last
-			p.final = !u.After(now())
-		}
-		p.state.NextAt = next
-		why, m := p.wait(p.state, next, p.acts)
-		switch why {
-		case whyCanceled:
-			p.cancelNow()
-			return true, nil, ErrCanceled
-		case whyTimer:
-			return false, nil, nil
-		}
-		switch m.Op {
-		case OpCompleteWait, OpFailWait:
-			data, err = p.settled(m, p.state.Attempt)
-			return true, data, err
-		case OpExtendWait:
-			if !p.state.Until.IsZero() {
-				p.state.Until = after(p.state.Until, extension(m))
-			}
-			p.note(KindExtended, m, nil)
-		default:
-			p.note(KindChecked, m, nil)
-			p.final = false
-			return false, nil, nil
-		}
+	if p.state.NextAt = now(); again {
+		p.schedule(wait.Hint{})
 	}
-}
-
-func (p *pollRun) giveUp(reason string) ([]byte, error) {
-	elapsed := now().Sub(p.state.Since)
-	err := &PollTimeoutError{Name: p.name, ID: p.t.run.ID, Reason: reason, Attempts: p.state.Attempt,
-		ConsecutiveErrors: p.state.Streak, Elapsed: elapsed, LastValue: p.state.LastValue,
-		LastErr: p.state.LastError.Err(), LastErrAt: p.state.LastErrAt}
-	return p.finish(Record{Error: NewFailure(err), Attempt: p.state.Attempt, Took: elapsed}, nil)
+	p.t.mu.Lock()
+	p.keepWaitLocked(p.keep()) // before the check: should it kill this process too
+	p.t.mu.Unlock()
+	return false, nil, nil
 }

@@ -54,9 +54,16 @@ func Progress(ctx context.Context, percent float64, message string, opts ...Prog
 	if b == nil {
 		return err
 	}
-	t := b.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	b.t.mu.Lock()
+	defer b.t.mu.Unlock()
+	if a := attemptOf(ctx); a != nil {
+		a.upto = &percent
+	}
+	b.t.tellLocked(p)
+	return nil
+}
+
+func (t *turn) tellLocked(p ProgressState) {
 	if old := t.run.Progress; old != nil && sameStep(old.Step, p.Step) {
 		p.Percent = max(p.Percent, old.Percent)
 	}
@@ -64,7 +71,6 @@ func Progress(ctx context.Context, percent float64, message string, opts ...Prog
 	t.progress = &p
 	t.changes++
 	t.flushLate(progressAfter)
-	return nil
 }
 
 func sameStep(a, b *StepPosition) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -160,6 +160,8 @@ type Record struct {
 	Took time.Duration `json:"took_ns,omitempty"`
 	// By names who settled a wait in the place of the world: complete or fail.
 	By string `json:"by,omitempty"`
+	// Poll tells how a poll went.
+	Poll *PollLog `json:"poll,omitempty"`
 }
 
 // Wait is what a run waits for, said as data. It is also the durable state of
@@ -173,12 +175,11 @@ type Wait struct {
 	NextAt  time.Time `json:"next_at,omitzero"` // the next attempt
 	Attempt int       `json:"attempt,omitempty"`
 	// Streak counts the errors in a row at the end of the attempts so far.
-	Streak int `json:"streak,omitempty"`
-	// Pending counts the checks of a poll that found its condition not yet true.
-	Pending   int             `json:"pending,omitempty"`
+	Streak    int             `json:"streak,omitempty"`
 	LastValue json.RawMessage `json:"last_value,omitempty"`
 	LastError *Failure        `json:"last_error,omitempty"`
 	LastErrAt time.Time       `json:"last_error_at,omitzero"`
 	// Details are the last heartbeat's, handed to the next attempt of a step.
 	Details json.RawMessage `json:"details,omitempty"`
+	Poll    *PollState      `json:"poll,omitempty"`
 }

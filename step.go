@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/bide-dev/bide/wait"
 )
 
 // Step does a piece of non-deterministic work and keeps its result: a model
@@ -132,9 +134,8 @@ func (s *stepRun) retry() (json.RawMessage, error) {
 			return s.finish(Record{Error: s.state.LastError, Attempt: n, At: now(), Took: took}, nil)
 		}
 		delay := s.policy.delay(n, s.t.w.random)
-		var given interface{ NextRetryDelay() time.Duration }
-		if errors.As(err, &given) {
-			delay = max(given.NextRetryDelay(), 0)
+		if d, ok := nextRetryDelay(err); ok {
+			delay = max(d, 0)
 		}
 		if done, data, gerr := s.giveUp(err, delay); done {
 			s.onAttempt(n, err, 0)
@@ -236,16 +237,26 @@ func (s *stepRun) pause() (done bool, data json.RawMessage, err error) {
 
 func (s *stepRun) onAttempt(n int, err error, delay time.Duration) {
 	if s.policy.OnAttempt != nil {
-		s.policy.OnAttempt(Attempt{Name: s.name, Number: n, Err: err, Delay: delay})
+		s.t.w.contain("OnAttempt", s.name, func() { s.policy.OnAttempt(Attempt{Name: s.name, Number: n, Err: err, Delay: delay}) })
 	}
 }
 
 func (s *stepRun) isPermanent(err error) bool {
-	var p *permanent
-	if errors.As(err, &p) || s.policy.RetryIf != nil && !s.policy.RetryIf(err) {
+	if outcome, _ := wait.Judge(err); outcome == wait.Failed || s.policy.RetryIf != nil && !s.policy.RetryIf(err) {
 		return true
 	}
 	return len(s.policy.NonRetryableErrorTypes) > 0 && hasType(err, s.policy.NonRetryableErrorTypes)
+}
+
+// nextRetryDelay is the delay that the error names, if it does.
+func nextRetryDelay(err error) (time.Duration, bool) {
+	var given interface {
+		NextRetryDelay() (time.Duration, bool)
+	}
+	if errors.As(err, &given) {
+		return given.NextRetryDelay()
+	}
+	return 0, false
 }
 
 func hasType(err error, names []string) bool {

@@ -86,8 +86,8 @@ func tries(t *testing.T, fn func(n int) error, opts ...bide.StepOption) (at []ti
 
 type hinted struct{ after time.Duration }
 
-func (h *hinted) Error() string                 { return "come back later" }
-func (h *hinted) NextRetryDelay() time.Duration { return h.after }
+func (h *hinted) Error() string                         { return "come back later" }
+func (h *hinted) NextRetryDelay() (time.Duration, bool) { return h.after, true }
 
 // The delays of a policy are exactly those of its formula, and what ends a step
 // ends it when it should.

@@ -327,6 +327,17 @@ func (w *Worker) random() float64 {
 	return w.rng.Float64()
 }
 
+// contain calls a callback of the user's: a panic in it must not undo what it is
+// told of.
+func (w *Worker) contain(what, name string, fn func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			w.log.Error(what+" panicked", "name", name, "panic", fmt.Sprint(r))
+		}
+	}()
+	fn()
+}
+
 // stacks returns the stacks of the goroutines that run workflow code.
 func stacks() string {
 	buf := make([]byte, 1<<20)

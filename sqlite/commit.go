@@ -110,6 +110,11 @@ func (w *writer) addRecord(run int64, r *bide.Record) error {
 	st.BindInt64(9, r.At.UnixMicro())
 	st.BindInt64(10, r.Took.Microseconds())
 	text(st, 11, r.By)
+	if r.Poll == nil {
+		st.BindNull(12)
+	} else {
+		blob(st, 12, object(r.Poll))
+	}
 	return w.exec(st)
 }
 

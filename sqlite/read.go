@@ -41,7 +41,7 @@ func (r *reader) prepare() error {
 		{&r.run, `SELECT ` + runColumns + `, run.vals, run.result, run.input FROM run JOIN route ON route.k = run.route WHERE run.k = ?1`},
 		{&r.payload, `SELECT input FROM payload WHERE run = ?1`},
 		{&r.last, `SELECT k FROM rec WHERE run = ?1 ORDER BY k DESC LIMIT 1`},
-		{&r.recs, `SELECT k, path, kind, name, data, error, attempt, at, took, by FROM rec WHERE run = ?1 AND k > ?2 ORDER BY k LIMIT ?3`},
+		{&r.recs, `SELECT k, path, kind, name, data, error, attempt, at, took, by, poll FROM rec WHERE run = ?1 AND k > ?2 ORDER BY k LIMIT ?3`},
 		{&r.inbox, `SELECT k, op, name, key, data, error, at FROM inbox WHERE run = ?1 AND taken = 0 ORDER BY k`},
 		{&r.page, `SELECT ` + runColumns + ` FROM run JOIN route ON route.k = run.route
 			WHERE run.k < ?1 AND (?2 = '' OR route.workflow = ?2) AND (?3 = '' OR route.queue = ?3) AND (?4 = '' OR run.parent = ?4)
@@ -345,6 +345,11 @@ func readHistory(st *sqlite.Stmt, k int64) (records []bide.Record, err error) {
 			Took: time.Duration(st.ColumnInt64(8)) * time.Microsecond, By: st.ColumnText(9)}
 		if r.Error, err = failureOf(st, 5); err != nil {
 			return records, err
+		}
+		if log := bytesOf(st, 10); log != nil {
+			if err := json.Unmarshal(log, &r.Poll); err != nil {
+				return records, &bide.CodecError{Field: "poll log", Message: err.Error()}
+			}
 		}
 		records = append(records, r)
 	}

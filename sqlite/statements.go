@@ -45,8 +45,8 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 			VALUES (?1, ?2, ?3, ?1, ?1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`},
 		{&st.addPayload, `INSERT OR REPLACE INTO payload (run, input) VALUES (?1, ?2)`},
 		{&st.dropPayload, `DELETE FROM payload WHERE run = ?1`},
-		{&st.addRec, `INSERT INTO rec (k, run, path, kind, name, data, error, attempt, at, took, by)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)`},
+		{&st.addRec, `INSERT INTO rec (k, run, path, kind, name, data, error, attempt, at, took, by, poll)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`},
 		{&st.addMail, `INSERT INTO inbox (k, run, op, name, key, data, error, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`},
 
 		{&st.due, `SELECT k, wake, mail, state, id, parent, kids, put FROM run
@@ -79,7 +79,7 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 		{&st.kids, `SELECT k FROM run WHERE parent = ?1 AND detached = 0 AND state < ?2`},
 		{&st.reopen, `UPDATE run SET ver = ?2, put = ?2, state = ?3, wake = ?4, error = NULL, result = NULL, ended = NULL, deadline = ?5 WHERE k = ?1`},
 		{&st.payload, `SELECT input FROM payload WHERE run = ?1`},
-		{&st.history, `SELECT k, path, kind, name, data, error, attempt, at, took, by FROM rec WHERE run = ?1 ORDER BY k`},
+		{&st.history, `SELECT k, path, kind, name, data, error, attempt, at, took, by, poll FROM rec WHERE run = ?1 ORDER BY k`},
 	} {
 		stmt, err := conn.Prepare(q.sql)
 		if err != nil {

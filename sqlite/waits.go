@@ -17,11 +17,11 @@ type storedWait struct {
 	NextAt    int64           `json:"x,omitempty"`
 	Attempt   int             `json:"a,omitempty"`
 	Streak    int             `json:"r,omitempty"`
-	Pending   int             `json:"g,omitempty"`
 	LastValue json.RawMessage `json:"v,omitempty"`
 	LastError *bide.Failure   `json:"e,omitempty"`
 	LastErrAt int64           `json:"t,omitempty"`
 	Details   json.RawMessage `json:"d,omitempty"`
+	Poll      *bide.PollState `json:"o,omitempty"`
 }
 
 // packWaits is what the file keeps of a list of waits; nil for none.
@@ -29,7 +29,7 @@ func packWaits(waits []bide.Wait) []byte {
 	list := make([]storedWait, len(waits))
 	for i, w := range waits {
 		list[i] = storedWait{w.Path, int8(w.Kind), w.Name, micros(w.Since), micros(w.Until), micros(w.NextAt),
-			w.Attempt, w.Streak, w.Pending, w.LastValue, w.LastError, micros(w.LastErrAt), w.Details}
+			w.Attempt, w.Streak, w.LastValue, w.LastError, micros(w.LastErrAt), w.Details, w.Poll}
 	}
 	return object(list)
 }
@@ -45,8 +45,8 @@ func unpackWaits(data []byte) ([]bide.Wait, error) {
 	waits := make([]bide.Wait, len(list))
 	for i, w := range list {
 		waits[i] = bide.Wait{Path: w.Path, Kind: bide.Kind(w.Kind), Name: w.Name, Since: clock(w.Since), Until: clock(w.Until),
-			NextAt: clock(w.NextAt), Attempt: w.Attempt, Streak: w.Streak, Pending: w.Pending, LastValue: w.LastValue,
-			LastError: w.LastError, LastErrAt: clock(w.LastErrAt), Details: w.Details}
+			NextAt: clock(w.NextAt), Attempt: w.Attempt, Streak: w.Streak, LastValue: w.LastValue,
+			LastError: w.LastError, LastErrAt: clock(w.LastErrAt), Details: w.Details, Poll: w.Poll}
 	}
 	return waits, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bide-dev/bide"
+	"github.com/bide-dev/bide/wait"
 )
 
 // full is a batch with something in every field but Next.
@@ -18,12 +19,14 @@ func full(id string) bide.Batch {
 		Records: []bide.Record{
 			{Path: "1", Kind: bide.KindStep, Name: "step <ü>", Data: json.RawMessage(`{ "n": 9007199254740993 }`), Attempt: 3,
 				At: at.Add(-time.Second), Took: 1234567 * time.Microsecond},
-			{Path: "2.1", Kind: bide.KindPoll, Name: "poll", Error: fail, Attempt: 1000000, At: at, By: "fail"},
+			{Path: "2.1", Kind: bide.KindPoll, Name: "poll", Error: fail, Attempt: 1000000, At: at, By: "fail",
+				Poll: &bide.PollLog{Counts: map[string]int{"pending": 999999, "failed": 1}, Checks: []bide.CheckLine{{At: at, Outcome: wait.Failed, Error: "<x>"}}}},
 			{Path: "2.2", Kind: bide.KindReceive, At: at},
 		},
 		Waiting: &[]bide.Wait{
 			{Path: "3", Kind: bide.KindPoll, Name: "poll", Since: at, Until: at.Add(time.Hour), NextAt: at.Add(time.Minute), Attempt: 4, Streak: 2,
-				Pending: 3, LastValue: json.RawMessage(`{"n":9007199254740993}`), LastError: fail, LastErrAt: at},
+				LastValue: json.RawMessage(`{"n":9007199254740993}`), LastError: fail, LastErrAt: at,
+				Poll: &bide.PollState{State: wait.State{Start: at, Pending: 3, Sticky: 7 * time.Second}, Seen: bide.Observation{ETag: `W/"1"`}, TooLate: true}},
 			{Path: "4.1", Kind: bide.KindRetry, Details: json.RawMessage(`[1,2]`)},
 		},
 		Progress: &bide.ProgressState{Percent: 33.3, Message: "one <third>", Step: &bide.StepPosition{Index: 1, Count: 3, Name: "s"}, UpdatedAt: at},

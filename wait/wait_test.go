@@ -12,7 +12,7 @@ import (
 
 const forever = time.Duration(math.MaxInt64)
 
-func TestExponential(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for _, c := range []struct {
 		name           string
@@ -52,16 +52,16 @@ func TestExponential(t *testing.T) {
 		{"zero coefficient", time.Second, time.Minute, 0, 2, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := wait.Exponential(c.initial, c.limit, c.coefficient, c.n)
+			got := wait.Backoff(c.initial, c.limit, c.coefficient, c.n)
 			if got != c.want {
-				t.Errorf("Exponential(%v, %v, %v, %d) = %v, want %v", c.initial, c.limit, c.coefficient, c.n, got, c.want)
+				t.Errorf("Backoff(%v, %v, %v, %d) = %v, want %v", c.initial, c.limit, c.coefficient, c.n, got, c.want)
 			}
 		})
 	}
 }
 
 // Doubling is exact in floating point, so here it can be held against integers.
-func TestExponentialAgainstIntegers(t *testing.T) {
+func TestBackoffAgainstIntegers(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		initial := time.Duration(rnd.Int64N(1 << rnd.IntN(53)))
@@ -76,22 +76,22 @@ func TestExponentialAgainstIntegers(t *testing.T) {
 		if want.Cmp(most) > 0 {
 			want = most
 		}
-		if got := wait.Exponential(initial, limit, 2, n); int64(got) != want.Int64() {
-			t.Fatalf("Exponential(%d, %d, 2, %d) = %d, want %v", initial, limit, n, got, want)
+		if got := wait.Backoff(initial, limit, 2, n); int64(got) != want.Int64() {
+			t.Fatalf("Backoff(%d, %d, 2, %d) = %d, want %v", initial, limit, n, got, want)
 		}
 	}
 }
 
-func TestExponentialProperties(t *testing.T) {
+func TestBackoffProperties(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {
 		initial := time.Duration(rnd.Int64N(1<<rnd.IntN(63)) - rnd.Int64N(2))
 		limit := time.Duration(rnd.Int64N(1<<rnd.IntN(63)) - rnd.Int64N(2))
-		checkExponential(t, initial, limit, 4*rnd.Float64(), rnd.IntN(300)-10)
+		checkBackoff(t, initial, limit, 4*rnd.Float64(), rnd.IntN(300)-10)
 	}
 }
 
-func FuzzExponential(f *testing.F) {
+func FuzzBackoff(f *testing.F) {
 	f.Add(int64(time.Second), int64(time.Minute), 2.0, 7)
 	f.Add(int64(time.Second), int64(0), 1.5, math.MaxInt)
 	f.Add(int64(0), int64(time.Minute), 2.0, 5000)
@@ -100,27 +100,27 @@ func FuzzExponential(f *testing.F) {
 	f.Add(int64(math.MaxInt64), int64(1), math.NaN(), 3)
 	f.Add(int64(1), int64(math.MaxInt64), 1+0x1p-52, 100_000)
 	f.Fuzz(func(t *testing.T, initial, limit int64, coefficient float64, n int) {
-		checkExponential(t, time.Duration(initial), time.Duration(limit), coefficient, n)
+		checkBackoff(t, time.Duration(initial), time.Duration(limit), coefficient, n)
 	})
 }
 
-// checkExponential checks what holds for all inputs.
-func checkExponential(t *testing.T, initial, limit time.Duration, coefficient float64, n int) {
+// checkBackoff checks what holds for all inputs.
+func checkBackoff(t *testing.T, initial, limit time.Duration, coefficient float64, n int) {
 	t.Helper()
-	d := wait.Exponential(initial, limit, coefficient, n)
+	d := wait.Backoff(initial, limit, coefficient, n)
 	most := limit
 	if most <= 0 {
 		most = forever
 	}
 	if d < 0 || d > most {
-		t.Fatalf("Exponential(%d, %d, %v, %d) = %d, not in [0, %d]", initial, limit, coefficient, n, d, most)
+		t.Fatalf("Backoff(%d, %d, %v, %d) = %d, not in [0, %d]", initial, limit, coefficient, n, d, most)
 	}
 	if initial <= 0 && d != 0 {
-		t.Fatalf("Exponential(%d, %d, %v, %d) = %d, want 0 for nothing to grow from", initial, limit, coefficient, n, d)
+		t.Fatalf("Backoff(%d, %d, %v, %d) = %d, want 0 for nothing to grow from", initial, limit, coefficient, n, d)
 	}
 	if n <= 1 {
-		if first := wait.Exponential(initial, limit, coefficient, 1); d != first {
-			t.Fatalf("Exponential(%d, %d, %v, %d) = %d, but %d for n = 1", initial, limit, coefficient, n, d, first)
+		if first := wait.Backoff(initial, limit, coefficient, 1); d != first {
+			t.Fatalf("Backoff(%d, %d, %v, %d) = %d, but %d for n = 1", initial, limit, coefficient, n, d, first)
 		}
 	}
 	// The row rises, or falls for a coefficient below 1, as far as floating point
@@ -128,13 +128,13 @@ func checkExponential(t *testing.T, initial, limit time.Duration, coefficient fl
 	if n < 1 || n > 100_000 {
 		return
 	}
-	next := wait.Exponential(initial, limit, coefficient, n+1)
+	next := wait.Backoff(initial, limit, coefficient, n+1)
 	slack := 1 + 1e-9*float64(d)
 	switch {
 	case coefficient >= 1 && float64(next) < float64(d)-slack:
-		t.Fatalf("Exponential(%d, %d, %v, %d) = %d, and then falls to %d", initial, limit, coefficient, n, d, next)
+		t.Fatalf("Backoff(%d, %d, %v, %d) = %d, and then falls to %d", initial, limit, coefficient, n, d, next)
 	case coefficient > 0 && coefficient < 1 && float64(next) > float64(d)+slack:
-		t.Fatalf("Exponential(%d, %d, %v, %d) = %d, and then rises to %d", initial, limit, coefficient, n, d, next)
+		t.Fatalf("Backoff(%d, %d, %v, %d) = %d, and then rises to %d", initial, limit, coefficient, n, d, next)
 	}
 }
 
@@ -272,6 +272,6 @@ func checkJitter(t *testing.T, kind wait.Jitter, b, limit time.Duration, r float
 
 func BenchmarkExponential(b *testing.B) {
 	for n := 0; b.Loop(); n++ {
-		wait.Exponential(time.Second, time.Minute, 2, n%20)
+		wait.Backoff(time.Second, time.Minute, 2, n%20)
 	}
 }

@@ -65,7 +65,8 @@ CREATE TABLE rec (
 	attempt INTEGER NOT NULL,
 	at      INTEGER NOT NULL,
 	took    INTEGER NOT NULL, -- microseconds
-	by      TEXT
+	by      TEXT,
+	poll    BLOB -- how a poll went
 );
 CREATE INDEX rec_run ON rec (run);
 
