@@ -32,7 +32,10 @@ type attempt struct {
 	seen  Observation // of a check
 	upto  *float64    // percent, if the check told it
 
+	published map[string]json.RawMessage // by a loop's iteration
+
 	last Observation // of the check before; does not change
+	due  time.Time   // of a loop's iteration; does not change
 }
 
 type outcome struct {

@@ -2,6 +2,7 @@ package bide
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -165,6 +166,12 @@ func (t *turn) receiveLocked(messages []Message) {
 		case OpPause:
 			t.yieldLocked()
 		default:
+			if t.def.loop != nil && m.Op == OpSignal && m.Name == loopAbort {
+				for _, a := range t.attempts {
+					a.closeLocked(context.Canceled)
+					a.resolveLocked(outcome{err: errAborted})
+				}
+			}
 			t.inbox = append(t.inbox, m)
 			for _, b := range t.blocked {
 				if b.wait.match != nil && b.wait.match(&m) {

@@ -98,6 +98,12 @@ func Publish(ctx context.Context, key string, value any) error {
 		t.values = map[string]json.RawMessage{}
 	}
 	t.values[key] = data
+	if a := attemptOf(ctx); a != nil && t.def.loop != nil {
+		if a.published == nil {
+			a.published = map[string]json.RawMessage{}
+		}
+		a.published[key] = data
+	}
 	t.changes++
 	t.flushLate(progressAfter)
 	return nil

@@ -105,15 +105,18 @@ const (
 	KindExtended  // a person gave a wait another deadline
 	KindBranch    // a branch is started; it leaves no record of its own
 	KindJoin      // a branch was waited for; it leaves a record only of an error
+	KindWebhook   // a webhook's URL was made
 	// Only waits have the kinds below.
 	KindQueue // no worker has taken the run yet
 	KindRetry // a step between two attempts
 	KindStuck // the workflow's code panicked or diverged from its history
 	KindPause
+	KindLoop // a loop between two iterations
 )
 
 var kindNames = [...]string{"", "step", "step_started", "sleep", "signal", "poll", "child", "race", "phase",
-	"continued", "canceled", "retried", "checked", "extended", "branch", "join", "queue", "retry", "stuck", "paused"}
+	"continued", "canceled", "retried", "checked", "extended", "branch", "join", "webhook",
+	"queue", "retry", "stuck", "paused", "loop"}
 
 // String returns the kind's name.
 func (k Kind) String() string {
@@ -182,4 +185,5 @@ type Wait struct {
 	// Details are the last heartbeat's, handed to the next attempt of a step.
 	Details json.RawMessage `json:"details,omitempty"`
 	Poll    *PollState      `json:"poll,omitempty"`
+	Loop    *LoopState      `json:"loop,omitempty"`
 }

@@ -34,7 +34,10 @@ type WorkerConfig struct {
 	// GracePeriod is how long a stopping worker waits for the steps in flight;
 	// default 10 s.
 	GracePeriod time.Duration
-	Logger      *slog.Logger // default slog.Default()
+	// StaggerGap lies between the starts of loops whose time passed while nobody was
+	// there; default 150 ms.
+	StaggerGap time.Duration
+	Logger     *slog.Logger // default slog.Default()
 	// Seed makes jitter repeatable, for tests; 0 is a random one.
 	Seed uint64
 }
@@ -57,6 +60,9 @@ type Worker struct {
 	idle     chan struct{} // closed when stopping and no turn is left
 	stopping bool
 	rng      *mrand.Rand
+	groups   map[string]chan struct{} // of loops
+
+	stagger stagger
 }
 
 // NewWorker returns a worker on the store; [Worker.Run] sets it to work.
@@ -77,6 +83,7 @@ func NewWorker(store Store, cfg WorkerConfig) *Worker {
 	long(&cfg.WarmFor, 10*time.Second)
 	long(&cfg.Lease, 30*time.Second)
 	long(&cfg.GracePeriod, 10*time.Second)
+	long(&cfg.StaggerGap, 150*time.Millisecond)
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = []string{defaultQueue}
 	}
@@ -90,7 +97,7 @@ func NewWorker(store Store, cfg WorkerConfig) *Worker {
 	_, _ = rand.Read(id[:]) // never fails
 	return &Worker{store: store, cfg: cfg, id: "worker_" + hex.EncodeToString(id[:]), log: cfg.Logger,
 		steps: make(chan struct{}, cfg.MaxSteps), defs: map[string]*definition{}, turns: map[string]*turn{},
-		rng: mrand.New(mrand.NewPCG(cfg.Seed, 0))}
+		rng: mrand.New(mrand.NewPCG(cfg.Seed, 0)), stagger: stagger{gap: cfg.StaggerGap}}
 }
 
 const defaultQueue = "default"
@@ -116,6 +123,9 @@ func (w *Worker) Register(workflows ...Definition) {
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.defs) == 0 {
 		return &InvalidError{Field: "workflows", Reason: "none is registered; call Worker.Register first"}
+	}
+	if err := w.beginLoops(ctx); err != nil {
+		return err
 	}
 	w.base = context.WithoutCancel(ctx)
 	alive, stop := context.WithCancel(w.base)

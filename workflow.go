@@ -21,6 +21,7 @@ type definition struct {
 	queue    string
 	validate func(input json.RawMessage) error
 	call     func(ctx Context, input json.RawMessage) Next
+	loop     *loop // nil for a workflow
 }
 
 // DefineOption is an option of [Define].

@@ -22,6 +22,7 @@ type storedWait struct {
 	LastErrAt int64           `json:"t,omitempty"`
 	Details   json.RawMessage `json:"d,omitempty"`
 	Poll      *bide.PollState `json:"o,omitempty"`
+	Loop      *bide.LoopState `json:"l,omitempty"`
 }
 
 // packWaits is what the file keeps of a list of waits; nil for none.
@@ -29,7 +30,7 @@ func packWaits(waits []bide.Wait) []byte {
 	list := make([]storedWait, len(waits))
 	for i, w := range waits {
 		list[i] = storedWait{w.Path, int8(w.Kind), w.Name, micros(w.Since), micros(w.Until), micros(w.NextAt),
-			w.Attempt, w.Streak, w.LastValue, w.LastError, micros(w.LastErrAt), w.Details, w.Poll}
+			w.Attempt, w.Streak, w.LastValue, w.LastError, micros(w.LastErrAt), w.Details, w.Poll, w.Loop}
 	}
 	return object(list)
 }
@@ -46,7 +47,7 @@ func unpackWaits(data []byte) ([]bide.Wait, error) {
 	for i, w := range list {
 		waits[i] = bide.Wait{Path: w.Path, Kind: bide.Kind(w.Kind), Name: w.Name, Since: clock(w.Since), Until: clock(w.Until),
 			NextAt: clock(w.NextAt), Attempt: w.Attempt, Streak: w.Streak, LastValue: w.LastValue,
-			LastError: w.LastError, LastErrAt: clock(w.LastErrAt), Details: w.Details, Poll: w.Poll}
+			LastError: w.LastError, LastErrAt: clock(w.LastErrAt), Details: w.Details, Poll: w.Poll, Loop: w.Loop}
 	}
 	return waits, nil
 }

@@ -140,7 +140,7 @@ func (b Breaker) Report(c *Circuit, p Permit, success bool, retryAfter time.Dura
 	if c.Failures++; success {
 		c.Failures = 0
 	}
-	if c.Failures >= b.Failures || calls >= b.Calls && float64(failures) >= b.Rate*float64(calls) {
+	if c.Failures >= b.Failures || calls >= b.Calls && float64(failures)/float64(calls) >= b.Rate {
 		c.Open(now, b.reopening(0, retryAfter, now, rnd))
 	}
 }

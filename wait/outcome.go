@@ -60,9 +60,10 @@ func Judge(err error) (Outcome, Hint) {
 	}
 	if errors.As(err, &hinted) {
 		hint = hinted.WaitHint()
-	} else if errors.As(err, &delayed) {
-		if d, ok := delayed.NextRetryDelay(); ok {
-			hint = Hint{After: d, Source: "error"}
+	}
+	if errors.As(err, &delayed) { // which may be put around what is hinted
+		if d, ok := delayed.NextRetryDelay(); ok && d != hint.After {
+			hint.After, hint.Source = d, "error"
 		}
 	}
 	var permanent interface{ Permanent() bool }
@@ -71,7 +72,7 @@ func Judge(err error) (Outcome, Hint) {
 	}
 	var throttled interface{ Throttled() bool }
 	if errors.As(err, &throttled) && throttled.Throttled() {
-		hint.Hard = hint.After > 0
+		hint.Hard = true
 		return Throttled, hint
 	}
 	return Transient, hint

@@ -92,10 +92,14 @@ func (p Pace) Succeeded(s *PaceState, changed *bool) {
 func (p Pace) Failed(s *PaceState) {
 	s.Failures++
 	s.Multiplier = 1
-	for range min(s.Failures, 62) {
-		s.Multiplier *= 2
+	most := p.filled().MaxMultiplier
+	for i := 0; i < s.Failures && s.Multiplier < most; i++ {
+		if s.Multiplier > most/2 {
+			s.Multiplier = most
+		} else {
+			s.Multiplier *= 2
+		}
 	}
-	s.Multiplier = min(s.Multiplier, p.filled().MaxMultiplier)
 }
 
 // Effective is the pause before jitter.

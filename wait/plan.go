@@ -1,6 +1,9 @@
 package wait
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 const (
 	firstError     = time.Second // the back-off after an error begins here,
@@ -18,9 +21,11 @@ type Plan struct {
 
 // Next is when the next check comes, and why then.
 type Next struct {
-	At    time.Time
-	Base  time.Duration // by strategy or error back-off, before jitter
-	Floor time.Duration // what the server asked for, 0 if nothing
+	At   time.Time
+	Base time.Duration // by strategy or error back-off, before jitter
+	// Floor is what the server asked for, 0 if nothing; the back-off, if it has
+	// refused without saying for how long.
+	Floor time.Duration
 	// Final: it is the check at the deadline.
 	Final bool
 	// TooLate: a server's hard floor lies beyond the deadline: at At there is no
@@ -35,7 +40,19 @@ func (p *Plan) Check() error {
 			return err
 		}
 	}
+	if j := p.Jitter; j != nil && (*j < NoJitter || *j > Proportional) {
+		return &FieldError{"jitter", fmt.Sprintf("is %d; use NoJitter, Equal, Full or Proportional", *j)}
+	}
 	return p.strategy().Check()
+}
+
+// Hold is how long a [LongPoll] asks the server to hold each answer; 0 for other
+// strategies.
+func (p *Plan) Hold() time.Duration {
+	if l, ok := p.Strategy.(LongPoll); ok {
+		return l.filled().Hold
+	}
+	return 0
 }
 
 func (p *Plan) strategy() Strategy {
@@ -49,32 +66,25 @@ func (p *Plan) strategy() Strategy {
 // none; rnd returns a number in [0, 1). It is drawn once: whoever keeps it must
 // not draw again.
 func (p *Plan) Next(s *State, h Hint, now, deadline time.Time, rnd func() float64) Next {
-	low := max(p.Min, Floor)
 	pause := p.strategy().Pause(s, now)
-	if now.Before(s.HurryTo) {
-		pause = Pause{Base: hurryInterval, Limit: hurryInterval, Jitter: pause.Jitter}
+	if most := p.hurried(); now.Before(s.HurryTo) && pause.Base > most && !pause.Held {
+		pause.Base, pause.Limit = most, most
+	}
+	failed := p.afterErrors(s, h, now)
+	if failed.Base > pause.Base {
+		pause = failed
+	}
+	if h.Hard && h.After <= 0 { // refused, and not told for how long
+		h.After = failed.Base
 	}
 	if p.Jitter != nil && !pause.Held {
 		pause.Jitter = *p.Jitter
 	}
-	base, limit := pause.Base, pause.Limit
-	if e := s.Errors + s.Throttled; e > 0 {
-		if b := Backoff(max(p.first(), firstError), max(limit, longestError), 2, e); b > base || pause.Held {
-			base, limit, pause.Held = b, max(limit, longestError), false
-		}
-	}
-	if pause.Held {
-		low = 0
-	}
-	n := Next{Base: base}
-	delay := max(pause.Jitter.Apply(base, limit, rnd), low)
-	soft := s.Sticky
-	if !h.Hard {
-		soft = max(soft, h.After)
-	}
-	n.Floor = min(soft, maxServerDelay)
-	if h.Hard {
-		n.Floor = max(n.Floor, h.After)
+	low := max(p.Min, Floor)
+	n := Next{Base: pause.Base, Floor: serverFloor(s, h)}
+	delay := pause.Jitter.Apply(pause.Base, pause.Limit, rnd)
+	if !pause.Held {
+		delay = max(delay, low)
 	}
 	if n.Floor > 0 { // only ever exceeded, unless all is to be exact
 		spread := 0.1 * rnd()
@@ -84,28 +94,46 @@ func (p *Plan) Next(s *State, h Hint, now, deadline time.Time, rnd func() float6
 		delay = max(delay, plus(n.Floor, times(n.Floor, spread)))
 	}
 	n.At = add(now, delay)
-	if deadline.IsZero() || deadline.Sub(n.At) >= max(low, Floor) {
+	if deadline.IsZero() || deadline.Sub(n.At) >= low {
 		return n
 	}
-	n.TooLate = h.Hard && add(now, h.After).After(deadline)
+	n.TooLate = h.Hard && h.After > 0 && add(now, h.After).After(deadline)
 	n.At, n.Final = deadline, !n.TooLate
 	return n
 }
 
-// first is the strategy's pause after the first check: where the back-off after
-// errors begins.
-func (p *Plan) first() time.Duration {
-	switch s := p.strategy().(type) {
-	case Fixed:
-		return time.Duration(s)
-	case Exponential:
-		return s.filled().Interval
-	case Elapsed:
-		return s.filled().Min
-	case ETA:
-		return s.filled().Min
+// hurried is the longest pause while checks are to come as close as allowed: Min,
+// or a second where none is set, since [Floor] is no way to treat a server.
+func (p *Plan) hurried() time.Duration {
+	if p.Min > 0 {
+		return p.Min
 	}
-	return firstError
+	return hurryInterval
+}
+
+// afterErrors is the back-off after errors in a row; its row begins where the
+// strategy's does. A refusal that names a time grows it no further: the server
+// knows better.
+func (p *Plan) afterErrors(s *State, h Hint, now time.Time) Pause {
+	e := s.Errors
+	if !h.Hard || h.After <= 0 {
+		e += s.Throttled
+	}
+	if e <= 0 {
+		return Pause{}
+	}
+	first := p.strategy().Pause(&State{Start: now, Unheld: unheldTwice}, now)
+	limit := max(first.Limit, longestError)
+	return Pause{Base: Backoff(max(first.Base, firstError), limit, 2, e), Limit: limit, Jitter: first.Jitter}
+}
+
+// serverFloor is what the server asked for: a wish within bounds, a refusal
+// without.
+func serverFloor(s *State, h Hint) time.Duration {
+	if h.Hard {
+		return max(min(s.Sticky, maxServerDelay), h.After, 0)
+	}
+	return max(min(max(s.Sticky, h.After), maxServerDelay), 0)
 }
 
 func plus(a, b time.Duration) time.Duration {

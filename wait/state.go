@@ -39,7 +39,7 @@ func (s *State) Saw(took, hold time.Duration) {
 		s.Unheld = 0
 	case took < times(hold, 0.2):
 		s.Unheld++
-	case s.Unheld < 2:
+	case s.Unheld < unheldTwice:
 		s.Unheld = 0 // not twice running
 	}
 }

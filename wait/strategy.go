@@ -147,7 +147,7 @@ func (e ETA) Pause(s *State, now time.Time) Pause {
 	case left > e.Min:
 		b = clamp(times(left, 0.8), e.Min, e.Max)
 	case left < 0:
-		b = clamp(times(-left, 0.25), e.Min, e.Max)
+		b = clamp(times(left, -0.25), e.Min, e.Max)
 	}
 	return Pause{Base: b, Limit: e.Max, Jitter: Proportional}
 }
@@ -172,6 +172,7 @@ type LongPoll struct {
 
 const (
 	longPollSpread  = 250 * time.Millisecond
+	unheldTwice     = 2 // answers in a row that say that a server does not hold
 	longestLongPoll = time.Minute
 )
 
@@ -189,7 +190,7 @@ func (l LongPoll) filled() LongPoll {
 // say that the server does not hold; one of four fifths says that it does.
 func (l LongPoll) Pause(s *State, now time.Time) Pause {
 	l = l.filled()
-	if s.Unheld >= 2 {
+	if s.Unheld >= unheldTwice {
 		return l.Otherwise.Pause(s, now)
 	}
 	return Pause{Base: longPollSpread, Limit: longPollSpread, Jitter: Full, Held: true}
