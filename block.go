@@ -192,7 +192,7 @@ func (t *turn) giveBack(prefix string) {
 			continue
 		}
 		t.consumed = slices.DeleteFunc(t.consumed, func(seq int64) bool { return seq == g.m.Seq })
-		t.records = slices.DeleteFunc(t.records, func(r Record) bool { return r.Path == g.path && r.Kind == KindReceive })
+		t.records = slices.DeleteFunc(t.records, func(r Record) bool { return r.Path == g.path && (r.Kind == KindReceive || r.Kind == KindWebhook) })
 		t.inbox = append(t.inbox, g.m)
 	}
 	slices.SortStableFunc(t.inbox, func(a, b Message) int { return cmp.Compare(a.Seq, b.Seq) })

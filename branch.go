@@ -199,6 +199,11 @@ func (r *race) settle(rec Record) error {
 		if i != r.winner {
 			t.stop = append(t.stop, t.childrenWithin(b.prefix)...)
 			t.giveBack(b.prefix)
+			for path, h := range t.hooks {
+				if strings.HasPrefix(path, b.prefix) {
+					h.expire(t, true)
+				}
+			}
 		}
 	}
 	t.flushLocked()

@@ -114,7 +114,8 @@ func (c *Client) Signal(ctx context.Context, id, name string, value any, opts ..
 	for _, o := range opts {
 		o.signal(&m)
 	}
-	return c.store.Signal(ctx, id, m)
+	_, err = c.store.Signal(ctx, id, m)
+	return err
 }
 
 // Cancel asks a run to end: its steps' contexts are canceled, its verbs return

@@ -19,8 +19,10 @@ var (
 	ErrPollTimeout = newSentinel("poll_timeout", "poll gave up")
 	ErrInterrupted = newSentinel("interrupted", "the attempt was interrupted")
 	ErrClosed      = newSentinel("closed", "the store is closed")
+	ErrGone        = newSentinel("gone", "what it was for is over")
 	ErrReadOnly    = newSentinel("read_only", "the store is open for reading only")
 	ErrStoreFull   = newSentinel("store_full", "no room left to write")
+	ErrFactChanged = newSentinel("fact_changed", "the fact is not at the version that was asked for")
 )
 
 type sentinel struct{ code, text string }

@@ -57,9 +57,9 @@ var pure = []string{".", "wait", "internal/group"}
 
 // forTests are the packages that any test from floor 1 up may import, whatever
 // their floor: the suite that proves a store, the tools for tests, and the one
-// store that needs nothing around it. The tests of the root package also run
-// the examples.
-var forTests = []string{"sqlite", "storetest", "bidetest"}
+// store that needs nothing around it, and the handler that webhooks are nothing
+// without. The tests of the root package also run the examples.
+var forTests = []string{"sqlite", "storetest", "bidetest", "webhook"}
 
 // Names that say nothing of what is inside, so that anything may be put there.
 var badNames = []string{"util", "utils", "common", "types", "models", "core", "helpers"}

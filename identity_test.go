@@ -256,6 +256,7 @@ func TestIdnCodes(t *testing.T) {
 		"run_timed_out": &bide.RunError{State: bide.TimedOut}, "idn_pointer": &idnPointer{1, errIdnPlain},
 		"not_found": bide.ErrNotFound, "lease_lost": bide.ErrLeaseLost, "run_ended": bide.ErrRunEnded, "canceled": bide.ErrCanceled,
 		"terminated": bide.ErrTerminated, "interrupted": bide.ErrInterrupted, "closed": bide.ErrClosed, "read_only": bide.ErrReadOnly, "store_full": bide.ErrStoreFull,
+		"fact_changed": bide.ErrFactChanged,
 	} {
 		f := bide.NewFailure(err)
 		back := f.Err()

@@ -150,7 +150,7 @@ type Abort bool
 // aborted, but nothing follows.
 func (h *LoopHandle) Pause(ctx context.Context, abort Abort) error {
 	if abort {
-		if err := h.c.store.Signal(ctx, h.id, Message{Op: OpSignal, Name: loopAbort}); err != nil {
+		if _, err := h.c.store.Signal(ctx, h.id, Message{Op: OpSignal, Name: loopAbort}); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,8 @@ func (h *LoopHandle) Stop(ctx context.Context) error { return h.c.Cancel(ctx, h.
 // ResetBackoff forgets the failures: the next iteration comes one plain interval
 // after the last, or now if that has passed. An open breaker is closed.
 func (h *LoopHandle) ResetBackoff(ctx context.Context) error {
-	return h.c.store.Signal(ctx, h.id, Message{Op: OpSignal, Name: loopReset})
+	_, err := h.c.store.Signal(ctx, h.id, Message{Op: OpSignal, Name: loopReset})
+	return err
 }
 
 // The signals by which a loop is directed.

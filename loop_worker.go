@@ -56,7 +56,7 @@ func (w *Worker) beginLoops(ctx context.Context) error {
 		if l == nil || states[i].Iterations == 0 && states[i].NextAt.IsZero() || states[i].Interval == l.pace.Interval {
 			continue
 		}
-		err := w.store.Signal(ctx, l.def.name, Message{Op: OpSignal, Name: loopReload})
+		_, err := w.store.Signal(ctx, l.def.name, Message{Op: OpSignal, Name: loopReload})
 		if err != nil && !errors.Is(err, ErrRunEnded) {
 			return err
 		}

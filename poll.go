@@ -52,6 +52,9 @@ func Poll[T any](ctx Context, name string, check func(context.Context) (T, error
 			return data, errPending
 		}
 		return data, nil
+	}, func(data json.RawMessage) bool {
+		v, err := decode[T]("value of poll ", name, data)
+		return err == nil && done(v)
 	}, opts)
 	if err != nil {
 		var zero T
@@ -65,7 +68,7 @@ var (
 	errUnchanged = errors.New("unchanged")
 )
 
-func runPoll(ctx Context, name string, check stepFunc, opts []PollOption) ([]byte, error) {
+func runPoll(ctx Context, name string, check stepFunc, done func(json.RawMessage) bool, opts []PollOption) ([]byte, error) {
 	v, err := begin(ctx, KindPoll, name, true)
 	if err != nil {
 		return nil, err
@@ -77,7 +80,7 @@ func runPoll(ctx Context, name string, check stepFunc, opts []PollOption) ([]byt
 	if err != nil {
 		return v.finish(Record{Error: NewFailure(err)}, nil)
 	}
-	p := pollRun{verb: v, pollConfig: c, check: check}
+	p := pollRun{verb: v, pollConfig: c, check: check, done: done}
 	return p.run()
 }
 
@@ -87,6 +90,7 @@ type pollRun struct {
 	*verb
 	pollConfig
 	check      stepFunc
+	done       func(json.RawMessage) bool
 	state      Wait
 	*PollState         // of state
 	trigger    Trigger // of the next check
@@ -94,6 +98,9 @@ type pollRun struct {
 
 func (p *pollRun) run() ([]byte, error) {
 	p.load()
+	if p.hook != nil {
+		p.waitsOn(p.hook.h)
+	}
 	if p.wasInterrupted() {
 		if done, data, err := p.interrupted(); done {
 			return data, err
@@ -213,11 +220,48 @@ func (p *pollRun) judge(c *Check, data json.RawMessage, err error) (bool, []byte
 		return false, nil, nil
 	}
 	r := Record{Data: result, Error: NewFailure(failure), Attempt: p.state.Attempt, Took: c.EndedAt.Sub(p.state.Since), At: c.EndedAt}
+	if c.Outcome == wait.Succeeded && c.Trigger == TriggerWebhook {
+		r.By = string(TriggerWebhook)
+	}
 	return p.over(r)
+}
+
+// wakes matches what ends the pause: a person's word, or a delivery.
+func (p *pollRun) wakes(m *Message) bool {
+	return p.acts(m) || p.hook != nil && m.Op == OpSignal && m.Name == p.hook.h.signal()
+}
+
+// hurryFor is how long checks come close together after a webhook has said that it
+// is time to look and the check did not yet see it.
+const hurryFor = 30 * time.Second
+
+// delivered takes up a webhook's delivery: it ends the poll, or lets it check now.
+func (p *pollRun) delivered(m *Message) (done bool, data []byte, err error) {
+	p.t.mu.Lock()
+	p.t.consumed = append(p.t.consumed, m.Seq)
+	p.t.changes++
+	p.t.mu.Unlock()
+	if p.hook.complete && p.done(m.Data) {
+		p.Log.changed(now(), m.Data, p.Percent)
+		return p.over(Record{Data: m.Data, Attempt: p.state.Attempt, Took: now().Sub(p.state.Since), By: string(TriggerWebhook)})
+	}
+	p.trigger, p.HurryTo = TriggerWebhook, after(now(), hurryFor)
+	return false, nil, nil
+}
+
+// closeHook lets later deliveries be told that they are late.
+func (p *pollRun) closeHook() {
+	if p.hook == nil {
+		return
+	}
+	p.t.mu.Lock()
+	p.hook.h.expire(p.t, true)
+	p.t.mu.Unlock()
 }
 
 // over ends the poll.
 func (p *pollRun) over(r Record) (bool, []byte, error) {
+	p.closeHook()
 	log := p.Log.clone()
 	r.Poll = &log
 	data, err := p.finish(r, nil)
@@ -314,7 +358,7 @@ func (p *pollRun) pause() (done bool, data []byte, err error) {
 			p.trigger = TriggerFinal
 		}
 		p.state.NextAt = next
-		why, m := p.wait(p.keep(), next, p.acts)
+		why, m := p.wait(p.keep(), next, p.wakes)
 		switch why {
 		case whyCanceled:
 			p.cancelNow()
@@ -326,7 +370,10 @@ func (p *pollRun) pause() (done bool, data []byte, err error) {
 			return false, nil, nil
 		}
 		switch m.Op {
+		case OpSignal:
+			return p.delivered(m)
 		case OpCompleteWait, OpFailWait:
+			p.closeHook()
 			data, err = p.settled(m, p.state.Attempt)
 			return true, data, err
 		case OpExtendWait:

@@ -26,6 +26,7 @@ type pollConfig struct {
 	unbounded      bool
 	fatal          []string
 	onCheck        func(Check)
+	hook           *wakeOn
 }
 
 func (d Every) poll(c *pollConfig)                { c.plan.Strategy = wait.Fixed(d) }
@@ -138,6 +139,8 @@ func newPollConfig(opts []PollOption) (pollConfig, error) {
 		return c, &InvalidError{Field: "Timeout", Reason: "must be above 0"}
 	case !positive(c.stallTimeout):
 		return c, &InvalidError{Field: "StallTimeout", Reason: "must be above 0; leave it out for none"}
+	case c.hook != nil && c.hook.complete && c.hook.h.verify == "":
+		return c, &InvalidError{Field: "CompleteOn", Reason: "the webhook is not signed: give it VerifiedBy, or use WakeOn"}
 	case c.timeout == nil && !c.unbounded:
 		return c, &InvalidError{Field: "Timeout", Reason: "a poll needs an end: give Timeout, MaxAttempts, or NoTimeout{} to say that it has none"}
 	}

@@ -12,7 +12,7 @@ func (d Timeout) receive(c *receiveConfig) { c.timeout = (*time.Duration)(&d) }
 // [Timeout] (no default), [ErrCanceled] when the run is canceled, or a
 // [CodecError] when the value does not fit T; the signal is taken up then too.
 func Receive[T any](ctx Context, name string, opts ...ReceiveOption) (T, error) {
-	data, err := receive(ctx, name, opts)
+	data, err := receive(ctx, inbound{kind: KindReceive, name: name, signal: name}, opts)
 	if err != nil {
 		var zero T
 		return zero, err
@@ -20,8 +20,17 @@ func Receive[T any](ctx Context, name string, opts ...ReceiveOption) (T, error) 
 	return decode[T]("signal ", name, data)
 }
 
-func receive(ctx Context, name string, opts []ReceiveOption) ([]byte, error) {
-	v, err := begin(ctx, KindReceive, name, true)
+// inbound is what a verb waits for from outside.
+type inbound struct {
+	kind   Kind
+	name   string
+	signal string // of the messages
+	hook   *hook  // that they come through, if they do
+	event  string // that they are
+}
+
+func receive(ctx Context, in inbound, opts []ReceiveOption) ([]byte, error) {
+	v, err := begin(ctx, in.kind, in.name, true)
 	if err != nil {
 		return nil, err
 	}
@@ -37,12 +46,16 @@ func receive(ctx Context, name string, opts []ReceiveOption) ([]byte, error) {
 	}
 	state, resumed := v.keptWait()
 	if !resumed {
-		state = Wait{Kind: KindReceive, Since: v.began}
+		state = Wait{Kind: in.kind, Since: v.began}
 		if c.timeout != nil {
 			state.Until = after(v.began, *c.timeout)
 		}
+		if in.event != "" {
+			v.listen(in.event)
+		}
 	}
-	match := func(m *Message) bool { return m.Op == OpSignal && m.Name == name || v.acts(m) }
+	v.waitsOn(in.hook)
+	match := func(m *Message) bool { return m.Op == OpSignal && m.Name == in.signal || v.acts(m) }
 	for {
 		why, m := v.wait(state, state.Until, match)
 		switch why {
@@ -55,6 +68,7 @@ func receive(ctx Context, name string, opts []ReceiveOption) ([]byte, error) {
 		}
 		switch m.Op {
 		case OpSignal: // there for the taking since it came, or since we asked
+			v.unlisten(in.event)
 			return v.finish(Record{Data: m.Data, At: later(m.At, v.clock()), Took: now().Sub(state.Since)}, m)
 		case OpCompleteWait, OpFailWait:
 			return v.settled(m, 0)
@@ -67,6 +81,21 @@ func receive(ctx Context, name string, opts []ReceiveOption) ([]byte, error) {
 			v.note(KindChecked, m, nil)
 		}
 	}
+}
+
+// waitsOn notes the hook that the verb waits on, so that it can be told over
+// should the verb lose a race.
+func (v *verb) waitsOn(h *hook) {
+	if h == nil {
+		return
+	}
+	t := v.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.hooks == nil {
+		t.hooks = map[string]*hook{}
+	}
+	t.hooks[v.path] = h
 }
 
 func later(a, b time.Time) time.Time {

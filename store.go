@@ -32,15 +32,17 @@ type Store interface {
 
 	// Commit is the only write of a turn: all or nothing, durable on return.
 	// It returns [ErrLeaseLost] when the lease is no longer the run's current
-	// one; then nothing was written. With only Lease.Worker set, an empty batch
-	// renews all that the worker holds, and one whose Next is Parked gives all of
-	// it back.
+	// one, and [ErrFactChanged] when a fact is not at the version that the batch
+	// asks for; then nothing was written, and after the latter the lease is still
+	// held. With only Lease.Worker set, an empty batch renews all that the worker
+	// holds, and one whose Next is Parked gives all of it back. A batch of Facts
+	// and nothing else needs no lease: it is committed with Lease{}.
 	Commit(ctx context.Context, l Lease, b Batch) error
 
 	// Signal puts a message into a run's inbox and makes the run due. A message
-	// with the key of an earlier one to the same run is dropped. It returns
-	// [ErrNotFound], or [ErrRunEnded].
-	Signal(ctx context.Context, run string, m Message) error
+	// with the key of an earlier one to the same run is dropped, and isNew is
+	// false. It returns [ErrNotFound], or [ErrRunEnded].
+	Signal(ctx context.Context, run string, m Message) (isNew bool, err error)
 
 	// Control does to a run what the command says, from outside. It returns
 	// [ErrNotFound], [ErrRunEnded], or an [InvalidError] when the run is in no
@@ -56,6 +58,11 @@ type Store interface {
 	// History reads a run's records with Seq > after, in order, at most limit
 	// (0: all).
 	History(ctx context.Context, run string, after int64, limit int) ([]Record, error)
+
+	// Facts reads the facts of a kind under the keys, in no order, all at one
+	// moment: those not there are left out. No keys: all of the kind. It returns
+	// an [InvalidError] when the kind or a key is empty.
+	Facts(ctx context.Context, kind string, keys ...string) ([]Fact, error)
 
 	// Close waits for queued writes and ends the store; later calls return
 	// [ErrClosed].
@@ -210,11 +217,31 @@ type Batch struct {
 	// Seen is the newest message that came as news and that the turn knew of: a
 	// run that parks with an unseen message is due at once.
 	Seen int64
-	// Next ends the turn and releases the lease; nil goes on.
 	// Started is when the run's first turn began; kept if the run has no such time yet.
 	Started time.Time
-	Next    Next
+	// Facts are changed by compare-and-set: if one is not at the version that it
+	// should be, nothing of the batch is written and Commit returns
+	// [ErrFactChanged]. Each stands in a batch once at most.
+	Facts []Fact
+	// Next ends the turn and releases the lease; nil goes on.
+	Next Next
 }
+
+// Fact is what must last and is no run: a breaker's state, a learned cadence, a
+// webhook's token. It is read with [Store.Facts] and changed in a [Batch]. Its
+// Value is JSON of at most [MaxPayload] bytes; see [PayloadTooLargeError].
+type Fact struct {
+	Kind, Key string
+	// Version grows with each change, over the whole store. In a [Batch] it is
+	// what the stored one must be: 0 means that there must be none yet (or that it
+	// has expired), [AnyVersion] that it does not matter.
+	Version   int64
+	Value     json.RawMessage // in a Batch, an empty one removes the fact
+	ExpiresAt time.Time       // zero: never. From then on the fact is not there.
+}
+
+// AnyVersion is the [Fact.Version] of a change that is made whatever is there.
+const AnyVersion int64 = -1
 
 // Next is how a turn ends: [Done], [Ended], [Parked] or [Continued].
 type Next interface{ next() }

@@ -69,6 +69,8 @@ type turn struct {
 	wakeAt      time.Time
 	attempts    []*attempt        // in flight
 	children    map[string]string // ids by path
+	hooks       map[string]*hook  // by the path of the verb that waits on it
+	minted      []*hook
 	timer       *time.Timer
 
 	// What the next commit writes.
@@ -81,6 +83,7 @@ type turn struct {
 	stop       []string
 	progress   *ProgressState
 	values     map[string]json.RawMessage
+	facts      []Fact
 	waitsDirty bool
 	changes    int64 // made so far
 	durable    int64 // of these, committed
@@ -312,6 +315,9 @@ func (t *turn) end() {
 	switch t.ending {
 	case lost:
 	case finishing:
+		for _, h := range t.minted {
+			h.expire(t, false)
+		}
 		if c, ok := t.outcome.(Continued); ok {
 			t.waits, t.waitsDirty = nil, true
 			t.commitLocked(c)

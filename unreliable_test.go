@@ -79,9 +79,9 @@ func (u *unreliable) Create(ctx context.Context, runs []bide.NewRun) ([]bide.Cre
 	return u.Store.Create(ctx, runs)
 }
 
-func (u *unreliable) Signal(ctx context.Context, run string, m bide.Message) error {
+func (u *unreliable) Signal(ctx context.Context, run string, m bide.Message) (bool, error) {
 	if err := u.roll(); err != nil {
-		return err
+		return false, err
 	}
 	return u.Store.Signal(ctx, run, m)
 }

@@ -37,7 +37,10 @@ type WorkerConfig struct {
 	// StaggerGap lies between the starts of loops whose time passed while nobody was
 	// there; default 150 ms.
 	StaggerGap time.Duration
-	Logger     *slog.Logger // default slog.Default()
+	// PublicURL is where the world reaches the handler of webhooks
+	// ("https://bide.example.com"); [NewWebhook] needs it.
+	PublicURL string
+	Logger    *slog.Logger // default slog.Default()
 	// Seed makes jitter repeatable, for tests; 0 is a random one.
 	Seed uint64
 }
@@ -61,6 +64,8 @@ type Worker struct {
 	stopping bool
 	rng      *mrand.Rand
 	groups   map[string]chan struct{} // of loops
+
+	hookSecret []byte
 
 	stagger stagger
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"container/heap"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -14,8 +15,8 @@ import (
 // worker is a worker of this process.
 type worker struct {
 	id        string
-	queues    []string
-	workflows []string
+	queues    map[string]bool
+	workflows map[string]bool
 	max       atomic.Int64
 	expires   atomic.Int64 // nanoseconds on the writer's monotonic clock
 	ttl       atomic.Int64
@@ -27,7 +28,25 @@ type worker struct {
 }
 
 func (x *worker) wants(n routeName) bool {
-	return slices.Contains(x.queues, n.queue) && slices.Contains(x.workflows, n.workflow)
+	return x.queues[n.queue] && x.workflows[n.workflow]
+}
+
+// free is how many more runs the worker can hold. If none, the Claim that
+// changes this will tell the writer.
+func (x *worker) free() int64 {
+	x.starved.Store(true) // before the look: a Claim that comes meanwhile says so
+	free := x.max.Load() - x.held
+	x.starved.Store(free <= 0)
+	return max(free, 0)
+}
+
+// anyFree reports whether any worker has a hand free.
+func (w *writer) anyFree() bool {
+	free := int64(0)
+	for _, x := range w.workers {
+		free += x.free()
+	}
+	return free > 0
 }
 
 // ring wakes the worker's Claim; Store.mu is held.
@@ -94,13 +113,21 @@ func (s *Store) hire(ctx context.Context, c bide.Claim) (*worker, error) {
 		}
 		return x, nil
 	}
-	x = &worker{id: c.Worker, queues: c.Queues, workflows: c.Workflows, bell: make(chan struct{}, 1)}
+	x = &worker{id: c.Worker, queues: set(c.Queues), workflows: set(c.Workflows), bell: make(chan struct{}, 1)}
 	x.max.Store(int64(c.Max))
 	x.ttl.Store(int64(c.TTL))
 	x.renew(s.w.start)
 	s.workers[c.Worker] = x
 	s.mu.Unlock()
 	return x, s.do(ctx, &op{join: x})
+}
+
+func set(names []string) map[string]bool {
+	m := make(map[string]bool, len(names))
+	for _, n := range names {
+		m[n] = true
+	}
+	return m
 }
 
 func (x *worker) renew(start time.Time) {
@@ -115,7 +142,7 @@ func (w *writer) join(x *worker) {
 	w.workers = append(w.workers, x)
 	for _, r := range w.byKey {
 		if x.wants(r.name) {
-			r.workers = append(r.workers, x)
+			w.serve(r, x)
 		}
 	}
 }
@@ -125,9 +152,7 @@ func (w *writer) join(x *worker) {
 func (w *writer) leave(x *worker, lapsed bool) error {
 	w.undo = append(w.undo, undo{left: x})
 	w.workers = slices.DeleteFunc(w.workers, func(y *worker) bool { return x == y })
-	for _, r := range w.byKey {
-		r.workers = slices.DeleteFunc(r.workers, func(y *worker) bool { return x == y })
-	}
+	w.unserve(x)
 	w.s.mu.Lock()
 	x.gone = true
 	x.ring() // a Claim that still waits makes itself known again
@@ -223,7 +248,12 @@ func (r *route) pick() *worker {
 // due notes that a run will be due: the route looks there in time, going back if
 // it has passed the place.
 func (w *writer) due(r *route, p place) {
-	r.next = min(r.next, p.wake)
+	if p.wake < r.next {
+		r.next = p.wake
+		if r.spot >= 0 {
+			heap.Fix(&w.later, r.spot)
+		}
+	}
 	if !r.cursor.before(p) {
 		r.cursor = place{p.wake, p.k - 1}
 	}
@@ -239,60 +269,69 @@ type dueRun struct {
 }
 
 // pump hands out what is due to workers with a hand free. The file is asked only
-// when something is.
+// when something is. Routes take turns: one that has more goes behind the others.
 func (w *writer) pump() error {
-	for _, r := range w.byKey {
-		for r.next <= w.now && len(r.workers) > 0 {
-			limit := int64(0)
-			for _, x := range r.workers {
-				x.starved.Store(true) // before the look: a Claim that comes meanwhile says so
-				free := x.max.Load() - x.held
-				x.starved.Store(free <= 0)
-				limit += max(free, 0)
-			}
-			if limit == 0 {
-				break
-			}
-			limit = min(limit, atOnce)
-			found, err := w.dueRuns(r, limit)
-			if err != nil {
-				return err
-			}
-			handed, none := 0, false
-			for i := range found {
-				if w.leases[found[i].at.k] != nil {
-					r.cursor = found[i].at
-					continue
-				}
-				x := r.pick()
-				if none = x == nil; none {
-					break // a Claim has ended meanwhile
-				}
+	w.comeDue()
+	for left := len(w.ready); left > 0 && w.anyFree(); left-- {
+		r := w.ready[0]
+		w.ready = w.ready[1:]
+		if err := w.handOut(r); err != nil {
+			return err
+		}
+		if r.next <= w.now {
+			w.ready = append(w.ready, r)
+		} else {
+			heap.Push(&w.later, r)
+		}
+	}
+	return nil
+}
+
+// handOut hands out what is due of one route, as much as there are hands and as
+// is right for one transaction.
+func (w *writer) handOut(r *route) error {
+	for r.next <= w.now {
+		limit := int64(0)
+		for _, x := range r.workers {
+			limit += x.free()
+		}
+		if limit == 0 {
+			return nil
+		}
+		limit = min(limit, atOnce)
+		found, err := w.dueRuns(r, limit)
+		if err != nil {
+			return err
+		}
+		handed, none := 0, false
+		for i := range found {
+			if w.leases[found[i].at.k] != nil {
 				r.cursor = found[i].at
-				if err := w.hand(found[i], x); err != nil {
-					return err
-				}
-				handed++
-			}
-			if handed > 0 {
-				if err := w.moveMark(r); err != nil {
-					return err
-				}
-			}
-			if none {
 				continue
 			}
-			if int64(len(found)) < limit {
-				if err := w.findNext(r); err != nil {
-					return err
-				}
-				break
+			x := r.pick()
+			if none = x == nil; none {
+				break // a Claim has ended meanwhile
 			}
-			if handed > 0 {
-				// More may be due; others' commits go first.
-				_ = w.s.group.Add(&op{tick: true})
-				break
+			r.cursor = found[i].at
+			if err := w.hand(found[i], x); err != nil {
+				return err
 			}
+			handed++
+		}
+		if handed > 0 {
+			if err := w.moveMark(r); err != nil {
+				return err
+			}
+		}
+		switch {
+		case none:
+		case int64(len(found)) < limit:
+			return w.findNext(r)
+		case handed > 0:
+			// More may be due; others' commits go first.
+			_ = w.s.group.Add(&op{tick: true})
+			return nil
 		}
 	}
 	return nil

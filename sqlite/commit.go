@@ -14,7 +14,11 @@ import (
 
 // Commit implements [bide.Store].
 func (s *Store) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
-	if l.Run == "" && b.Next == nil { // a sign of life needs no writer
+	if len(b.Facts) > 0 {
+		if err := checkFacts(l, b); err != nil {
+			return err
+		}
+	} else if l.Run == "" && b.Next == nil { // a sign of life needs no writer
 		return s.renew(l.Worker)
 	}
 	o := commits.Get().(*op)
@@ -46,6 +50,9 @@ func (s *Store) renew(id string) error {
 }
 
 func (w *writer) commit(o *op) error {
+	if o.lease.Run == "" && len(o.batch.Facts) > 0 {
+		return w.changeFacts(o)
+	}
 	if o.lease.Run == "" {
 		for _, x := range w.workers {
 			if x.id == o.lease.Worker {
@@ -59,10 +66,15 @@ func (w *writer) commit(o *op) error {
 		o.err = bide.ErrLeaseLost
 		return nil
 	}
+	b := &o.batch
+	if len(b.Facts) > 0 {
+		if err := w.changeFacts(o); err != nil || o.err != nil {
+			return err
+		}
+	}
 	if err := w.begin(); err != nil {
 		return err
 	}
-	b := &o.batch
 	for i := range b.Records {
 		if err := w.addRecord(l.k, &b.Records[i]); err != nil {
 			return err

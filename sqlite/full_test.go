@@ -95,6 +95,7 @@ func (s *tight) sound() {
 			s.Errorf("route %v is known under one name only", name)
 		}
 	}
+	s.timetable()
 }
 
 // work runs a worker until the test ends.

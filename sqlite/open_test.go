@@ -108,12 +108,14 @@ func refusesToWrite(t *testing.T, s bide.Store, owner int) {
 	ctx := t.Context()
 	_, create := s.Create(ctx, []bide.NewRun{{Workflow: "w", Queue: "q"}})
 	_, claim := s.Claim(ctx, bide.Claim{Worker: "x", Queues: []string{"q"}, Workflows: []string{"w"}, Max: 1, TTL: time.Second})
+	_, signal := s.Signal(ctx, "r", bide.Message{Name: "s"})
 	for method, err := range map[string]error{
 		"Create":  create,
 		"Claim":   claim,
 		"Commit":  s.Commit(ctx, bide.Lease{Run: "r", Worker: "x"}, bide.Batch{}),
 		"renew":   s.Commit(ctx, bide.Lease{Worker: "x"}, bide.Batch{}),
-		"Signal":  s.Signal(ctx, "r", bide.Message{Name: "s"}),
+		"facts":   s.Commit(ctx, bide.Lease{}, bide.Batch{Facts: []bide.Fact{{Kind: "k", Key: "a", Value: json.RawMessage(`1`)}}}),
+		"Signal":  signal,
 		"Control": s.Control(ctx, "r", bide.Command{Op: bide.OpCancel}),
 	} {
 		if !errors.Is(err, bide.ErrReadOnly) || !strings.Contains(err.Error(), fmt.Sprint("process ", owner)) {
@@ -345,7 +347,7 @@ func TestIDs(t *testing.T) {
 		if _, err := s.Run(t.Context(), id); !errors.Is(err, bide.ErrNotFound) {
 			t.Errorf("Run %q: %v, want ErrNotFound", id, err)
 		}
-		if err := s.Signal(t.Context(), id, bide.Message{Name: "s"}); !errors.Is(err, bide.ErrNotFound) {
+		if _, err := s.Signal(t.Context(), id, bide.Message{Name: "s"}); !errors.Is(err, bide.ErrNotFound) {
 			t.Errorf("Signal %q: %v, want ErrNotFound", id, err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 type reader struct {
 	conn                                        *sqlite.Conn
 	find, run, payload, last, recs, inbox, page *sqlite.Stmt
+	facts, factsOf                              *sqlite.Stmt
 }
 
 const runColumns = `run.k, route.queue, route.workflow, run.state, run.ver, run.wake, run.id, run.parent, run.gen, run.created,
@@ -43,6 +44,9 @@ func (r *reader) prepare() error {
 		{&r.last, `SELECT k FROM rec WHERE run = ?1 ORDER BY k DESC LIMIT 1`},
 		{&r.recs, `SELECT k, path, kind, name, data, error, attempt, at, took, by, poll FROM rec WHERE run = ?1 AND k > ?2 ORDER BY k LIMIT ?3`},
 		{&r.inbox, `SELECT k, op, name, key, data, error, at FROM inbox WHERE run = ?1 AND taken = 0 ORDER BY k`},
+		{&r.facts, `SELECT key, ver, value, expires FROM fact WHERE kind = ?1 AND (expires IS NULL OR expires > ?2)`},
+		{&r.factsOf, `SELECT key, ver, value, expires FROM fact WHERE kind = ?1 AND (expires IS NULL OR expires > ?2)
+			AND key IN (SELECT value FROM json_each(?3))`},
 		{&r.page, `SELECT ` + runColumns + ` FROM run JOIN route ON route.k = run.route
 			WHERE run.k < ?1 AND (?2 = '' OR route.workflow = ?2) AND (?3 = '' OR route.queue = ?3) AND (?4 = '' OR run.parent = ?4)
 			AND (?5 IS NULL OR run.state IN (SELECT value FROM json_each(?5)))

@@ -10,9 +10,11 @@ import (
 )
 
 // Signal implements [bide.Store].
-func (s *Store) Signal(ctx context.Context, run string, m bide.Message) error {
-	m.Op = bide.OpSignal
-	return s.do(ctx, &op{signal: true, run: run, msg: m})
+func (s *Store) Signal(ctx context.Context, run string, m bide.Message) (isNew bool, err error) {
+	m.Op, m.Seq = bide.OpSignal, 0
+	o := &op{signal: true, run: run, msg: m}
+	err = s.do(ctx, o)
+	return err == nil && o.isNew, err
 }
 
 func (w *writer) signalled(o *op) error {
@@ -23,6 +25,7 @@ func (w *writer) signalled(o *op) error {
 	if err == nil {
 		m := o.msg
 		err = w.post(k, &m)
+		o.isNew = m.Seq != 0 // else it was dropped
 	}
 	return o.refused(err)
 }

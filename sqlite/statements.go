@@ -22,6 +22,8 @@ type statements struct {
 
 	mailKey, post, takeMail, dropMail, dropCancel *sqlite.Stmt
 
+	factVer, setFact, dropFact, oldFacts *sqlite.Stmt
+
 	target, setState, giveID, moveKids, kids, reopen, history, payload *sqlite.Stmt
 }
 
@@ -36,7 +38,8 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 
 		{&st.meta, `SELECT name, value FROM meta`},
 		{&st.setMeta, `INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2`},
-		{&st.routes, `SELECT k, queue, workflow, mark_wake, mark_k, mark_put FROM route`},
+		{&st.routes, `SELECT k, queue, workflow, mark_wake, mark_k, mark_put,
+			(SELECT min(wake) FROM run WHERE run.route = route.k AND wake IS NOT NULL) FROM route`},
 		{&st.addRoute, `INSERT INTO route (k, queue, workflow) VALUES (?1, ?2, ?3)`},
 		{&st.mark, `UPDATE route SET mark_wake = ?2, mark_k = ?3, mark_put = ?4 WHERE k = ?1`},
 
@@ -71,6 +74,12 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 		{&st.takeMail, `UPDATE inbox SET taken = 1, data = NULL, error = NULL WHERE k = ?1 AND run = ?2 AND key IS NOT NULL`},
 		{&st.dropMail, `DELETE FROM inbox WHERE k = ?1 AND run = ?2 AND key IS NULL`},
 		{&st.dropCancel, `DELETE FROM inbox WHERE run = ?1 AND op = ?2`},
+
+		{&st.factVer, `SELECT ver FROM fact WHERE kind = ?1 AND key = ?2 AND (expires IS NULL OR expires > ?3)`},
+		{&st.setFact, `INSERT INTO fact (kind, key, ver, value, expires) VALUES (?1, ?2, ?3, ?4, ?5)
+			ON CONFLICT (kind, key) DO UPDATE SET ver = ?3, value = ?4, expires = ?5`},
+		{&st.dropFact, `DELETE FROM fact WHERE kind = ?1 AND key = ?2`},
+		{&st.oldFacts, `DELETE FROM fact WHERE (kind, key) IN (SELECT kind, key FROM fact WHERE expires <= ?1 ORDER BY expires LIMIT ?2)`},
 
 		{&st.target, `SELECT route, state, wake, mail, id, parent, kids, waits, error, deadline, result, input, gen, put FROM run WHERE k = ?1`},
 		{&st.setState, `UPDATE run SET ver = ?2, state = ?3, wake = ?4, put = iif(?5, ?2, put) WHERE k = ?1`},

@@ -85,7 +85,7 @@ func (st *stress) run(rounds int) {
 			if r.State == bide.Paused {
 				_ = st.Control(ctx, r.ID, bide.Command{Op: bide.OpResume})
 			}
-			_ = st.Signal(ctx, r.ID, bide.Message{Name: "s"})
+			_, _ = st.Signal(ctx, r.ID, bide.Message{Name: "s"})
 		}
 		time.Sleep(10 * time.Second)
 	}
@@ -308,7 +308,7 @@ func (st *stress) hand(ctx context.Context, rng *rand.Rand, n int) {
 			if rng.IntN(2) == 0 {
 				m.Key = strconv.Itoa(rng.IntN(20))
 			}
-			err = st.Signal(ctx, id, m)
+			_, err = st.Signal(ctx, id, m)
 		default:
 			err = st.Control(ctx, id, bide.Command{Op: ops[rng.IntN(len(ops))], Wait: "s"})
 		}

@@ -26,6 +26,7 @@ type op struct {
 	signal bool // Store.Signal
 	run    string
 	msg    bide.Message
+	isNew  bool
 
 	control bool // Store.Control
 	cmd     bide.Command
@@ -51,6 +52,8 @@ type writer struct {
 	lapsed   map[int64]bool // runs whose lease was lost to time, not yet taken over
 	routes   map[routeName]*route
 	byKey    map[int64]*route
+	later    timetable // routes with workers, of which nothing is due
+	ready    []*route  // those of which something is, in the order in which they take turns
 	workers  []*worker
 	openSeq  int64     // the newest number when the file was opened
 	asked    int64     // statements run so far
@@ -78,6 +81,7 @@ type route struct {
 	openMark place // mark when the file was opened: runs up to it, put there
 	openPut  int64 // up to this number, were in hand when the last process ended
 	next     int64 // no run beyond the cursor is due before this
+	spot     int   // in writer.later, or one of the constants beside [timetable]
 	workers  []*worker
 	turn     int // whose turn it is to get the next run
 }
@@ -155,16 +159,21 @@ func (w *writer) recover() error {
 	w.reserved, w.openSeq = w.seq, w.seq
 	return w.rows(w.st.routes, func(s *sqlite.Stmt) {
 		mark := place{s.ColumnInt64(3), s.ColumnInt64(4)}
+		next := int64(never)
+		if !s.ColumnIsNull(6) {
+			next = s.ColumnInt64(6)
+		}
 		w.addRoute(&route{k: s.ColumnInt64(0), name: routeName{s.ColumnText(1), s.ColumnText(2)},
-			cursor: nowhere, mark: mark, openMark: mark, openPut: s.ColumnInt64(5)})
+			cursor: nowhere, mark: mark, openMark: mark, openPut: s.ColumnInt64(5), next: next})
 	})
 }
 
 func (w *writer) addRoute(r *route) {
 	w.routes[r.name], w.byKey[r.k] = r, r
+	r.spot = unserved
 	for _, x := range w.workers {
 		if x.wants(r.name) {
-			r.workers = append(r.workers, x)
+			w.serve(r, x)
 		}
 	}
 }
@@ -287,12 +296,12 @@ func (w *writer) putBack() {
 	w.s.mu.Unlock()
 	w.undo, w.out, w.touched = w.undo[:0], w.out[:0], w.touched[:0]
 	for name, r := range w.routes {
-		r.cursor, r.next = nowhere, 0
 		if r.k > w.kept { // made by this batch: not in the file
 			delete(w.routes, name)
 			delete(w.byKey, r.k)
 		}
 	}
+	w.startOver()
 }
 
 // next returns the next number. The file knows of a block of numbers at a time,
@@ -386,13 +395,9 @@ func (w *writer) schedule() {
 	for _, x := range w.workers {
 		at = min(at, time.Duration(x.expires.Load()))
 	}
-	due := int64(never)
-	for _, r := range w.byKey {
-		if r.next < due && r.pick() != nil {
-			due = r.next
-		}
-	}
-	if due != never {
+	// Without a hand free it does not matter what will be due; what is due already
+	// has its hands, or waits for some.
+	if due := w.soonest(); due != never && w.anyFree() {
 		// The wall clock may jump: never sleep longer than this without looking.
 		left := min(time.Duration(due-w.now)*time.Microsecond, 30*time.Second)
 		at = min(at, time.Since(w.start)+max(left, 0))

@@ -254,6 +254,33 @@ var claimCases = []testCase{
 				k.refused(old)
 			}
 		}},
+	{name: "claim/due-after-away", protects: "a run is handed out at its time also if nobody waited in Claim, or had a hand free, when that was set",
+		run: func(k *kit) {
+			c := asks("w", "a", "b")
+			c.Max = 1
+			await := func(id string) bide.Claimed {
+				k.Helper()
+				began := time.Now()
+				got, err := k.claim(c, time.Hour)
+				k.ok(err)
+				equal(k, "run", got[0].Run.ID, id)
+				if d := time.Since(began); d < time.Minute || d > time.Minute+soon {
+					k.Errorf("run %s was handed out after %v, want a minute", id, d)
+				}
+				return got[0]
+			}
+			later := func(id string) {
+				n := run(id)
+				n.StartAt = now().Add(time.Minute)
+				k.create(n)
+			}
+			k.silent(c, time.Second)
+			later("a")
+			held := await("a")
+			later("b")
+			k.commit(held, bide.Batch{Next: bide.Parked{WakeAt: now().Add(time.Hour)}})
+			await("b")
+		}},
 	{name: "claim/lapse", protects: "the runs of a worker that has died go to another, which is told that steps may have begun; the dead one cannot write any more",
 		run: func(k *kit) {
 			k.create(run("a"))

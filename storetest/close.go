@@ -38,7 +38,8 @@ var closeCases = []testCase{
 			k.is(err, bide.ErrClosed)
 			k.is(k.s.Commit(k.ctx(), c.Lease, bide.Batch{Records: []bide.Record{step("1", "s")}}), bide.ErrClosed)
 			k.is(k.s.Commit(k.ctx(), bide.Lease{Worker: c.Worker}, bide.Batch{Next: bide.Parked{}}), bide.ErrClosed)
-			k.is(k.s.Signal(k.ctx(), "a", message("m", `1`)), bide.ErrClosed)
+			_, err = k.s.Signal(k.ctx(), "a", message("m", `1`))
+			k.is(err, bide.ErrClosed)
 			k.is(k.s.Control(k.ctx(), "a", bide.Command{Op: bide.OpCancel}), bide.ErrClosed)
 			_, err = k.s.Run(k.ctx(), "a")
 			k.is(err, bide.ErrClosed)
@@ -46,6 +47,9 @@ var closeCases = []testCase{
 			k.is(err, bide.ErrClosed)
 			_, err = k.s.History(k.ctx(), "a", 0, 0)
 			k.is(err, bide.ErrClosed)
+			_, err = k.s.Facts(k.ctx(), "kind")
+			k.is(err, bide.ErrClosed)
+			k.is(k.s.Commit(k.ctx(), bide.Lease{}, bide.Batch{Facts: []bide.Fact{fact("a", 0, `1`)}}), bide.ErrClosed)
 		}},
 	{name: "close/twice", protects: "closing twice is no harm",
 		run: func(k *kit) {

@@ -131,7 +131,7 @@ func (s *schedule) send(ctx context.Context, id string, m *modelRun) {
 	for len(m.unsent) > 0 && ctx.Err() == nil {
 		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
 		for range 1 + rng.IntN(2) {
-			if err := s.s.Signal(s.ctx(), id, bide.Message{Op: bide.OpSignal, Name: m.unsent[0], Key: m.unsent[0]}); err != nil && !errors.Is(err, bide.ErrRunEnded) {
+			if _, err := s.s.Signal(s.ctx(), id, bide.Message{Op: bide.OpSignal, Name: m.unsent[0], Key: m.unsent[0]}); err != nil && !errors.Is(err, bide.ErrRunEnded) {
 				s.Errorf("signal to %s: %v", id, err)
 				return
 			}

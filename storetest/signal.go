@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bide-dev/bide"
@@ -11,19 +12,22 @@ import (
 var signalCases = []testCase{
 	{name: "signal/not-found", protects: "a signal to a run that does not exist says so, and leaves nothing for a run to come",
 		run: func(k *kit) {
-			k.is(k.s.Signal(k.ctx(), "a", message("m", `1`)), bide.ErrNotFound)
+			isNew, err := k.s.Signal(k.ctx(), "a", message("m", `1`))
+			k.is(err, bide.ErrNotFound)
+			equal(k, "new", isNew, false)
 			equal(k, "inbox", len(k.begin("a").Inbox), 0)
 		}},
 	{name: "signal/ended", protects: "a signal to a run that is over says so: it would never be received",
 		run: func(k *kit) {
 			for _, s := range states {
 				k.inState(s.String(), s)
-				err := k.s.Signal(k.ctx(), s.String(), message("m", `1`))
+				isNew, err := k.s.Signal(k.ctx(), s.String(), message("m", `1`))
 				if s.Ended() {
 					k.is(err, bide.ErrRunEnded)
 				} else if err != nil {
 					k.Errorf("signal to a run that is %v: %v", s, err)
 				}
+				equal(k, "new, to a run that is "+s.String(), isNew, !s.Ended())
 			}
 		}},
 	{name: "signal/kept-whole", protects: "a message comes as it was sent, with a number and the time of its arrival",
@@ -32,8 +36,8 @@ var signalCases = []testCase{
 			time.Sleep(time.Minute)
 			at := now()
 			m := bide.Message{Op: bide.OpSignal, Name: "n <ü>", Key: "k'", Data: []byte(`{ "n": 9007199254740993 }`)}
-			k.ok(k.s.Signal(k.ctx(), "a", m))
-			k.ok(k.s.Signal(k.ctx(), "a", bide.Message{Op: bide.OpSignal, Name: "no data"}))
+			k.signal("a", m)
+			k.signal("a", bide.Message{Name: "no data"})
 			time.Sleep(time.Minute)
 			got := k.turn("a").Inbox
 			equal(k, "messages", len(got), 2)
@@ -100,15 +104,51 @@ var signalCases = []testCase{
 		run: func(k *kit) {
 			k.create(run("a"))
 			var wg sync.WaitGroup
+			var told atomic.Int64
 			for i := range 20 {
 				wg.Go(func() {
-					if err := k.s.Signal(k.ctx(), "a", bide.Message{Op: bide.OpSignal, Name: "m", Key: fmt.Sprint(i % 2)}); err != nil {
+					isNew, err := k.s.Signal(k.ctx(), "a", bide.Message{Op: bide.OpSignal, Name: "m", Key: fmt.Sprint(i % 2)})
+					if err != nil {
 						k.Errorf("signal: %v", err)
+					}
+					if isNew {
+						told.Add(1)
 					}
 				})
 			}
 			wg.Wait()
 			equal(k, "messages", len(k.turn("a").Inbox), 2)
+			equal(k, "senders told that theirs is new", told.Load(), 2)
+		}},
+	{name: "signal/new", protects: "a sender is told whether its message is new: not if one with its key came before, be it waiting, taken up, or with the start",
+		run: func(k *kit) {
+			n := run("a")
+			n.Messages = []bide.Message{{Op: bide.OpSignal, Name: "first", Key: "k0"}}
+			k.create(n, run("b"))
+			send := func(id, key string, want bool) {
+				k.Helper()
+				// What a sender has put into Seq is not what tells.
+				isNew, err := k.s.Signal(k.ctx(), id, bide.Message{Op: bide.OpSignal, Name: "m", Key: key, Seq: 7})
+				k.ok(err)
+				equal(k, fmt.Sprintf("new, key %q to %s", key, id), isNew, want)
+			}
+			send("a", "k0", false)
+			send("a", "k1", true)
+			send("a", "k1", false)
+			send("b", "k1", true)
+			send("a", "", true)
+			send("a", "", true)
+			c := k.turn("a")
+			send("a", "k1", false) // also to a run in hand
+			send("a", "k2", true)
+			var all []int64
+			for _, m := range append(c.Inbox, k.news(c.Lease).Inbox...) {
+				all = append(all, m.Seq)
+			}
+			k.commit(c, bide.Batch{Consumed: all, Seen: all[len(all)-1], Next: bide.Parked{}})
+			send("a", "k1", false)
+			send("a", "k2", false)
+			send("a", "k3", true)
 		}},
 	{name: "signal/paused", protects: "a signal to a paused run waits until it is resumed",
 		run: func(k *kit) {

@@ -36,7 +36,7 @@ type Door struct {
 
 // Run tests the store behind the door, each case as a subtest.
 func Run(t *testing.T, door Door) {
-	for _, c := range slices.Concat(createCases, claimCases, commitCases, childCases, signalCases, controlCases, readCases, wakeCases, closeCases, scheduleCases) {
+	for _, c := range slices.Concat(createCases, claimCases, commitCases, childCases, signalCases, factCases, controlCases, readCases, wakeCases, closeCases, scheduleCases) {
 		t.Run(c.name, func(t *testing.T) {
 			if c.lasting && door.Reopen == nil {
 				t.Skip("the store does not outlive itself")
@@ -321,7 +321,8 @@ func (k *kit) refused(l bide.Lease) {
 func (k *kit) signal(id string, m bide.Message) {
 	k.Helper()
 	m.Op = bide.OpSignal
-	k.ok(k.s.Signal(k.ctx(), id, m))
+	_, err := k.s.Signal(k.ctx(), id, m)
+	k.ok(err)
 }
 
 func (k *kit) control(id string, op bide.Op) {

@@ -304,7 +304,7 @@ func FuzzBreaker(f *testing.F) {
 
 // playBreaker lets the bytes call a breaker: two set it up, then each is a step.
 func playBreaker(t *testing.T, ops []byte) {
-	if len(ops) < 2 {
+	if len(ops) < 2 || len(ops) > 1000 {
 		return
 	}
 	b := wait.Breaker{Failures: 1 + int(ops[0]%4), Calls: 4, Probes: 1 + int(ops[1]%3), Successes: 1 + int(ops[1]/3%3)}

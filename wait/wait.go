@@ -55,7 +55,7 @@ func (j Jitter) Apply(b, limit time.Duration, rnd func() float64) time.Duration 
 	case Full:
 		b = time.Duration(rnd() * float64(b))
 	case Proportional:
-		b = times(b, 0.9+0.2*rnd())
+		b = min(times(b, 0.9+0.2*rnd()), math.MaxInt64/2) // 146 years: far from an overflow
 	}
 	if limit > 0 && b > limit {
 		b = limit

@@ -83,3 +83,15 @@ CREATE TABLE inbox (
 );
 CREATE INDEX inbox_run ON inbox (run);
 CREATE UNIQUE INDEX inbox_key ON inbox (run, key) WHERE key IS NOT NULL;
+
+-- What lasts beside the runs. One that has expired is not there; it is deleted
+-- when other facts are written.
+CREATE TABLE fact (
+	kind    TEXT NOT NULL,
+	key     TEXT NOT NULL,
+	ver     INTEGER NOT NULL,
+	value   BLOB NOT NULL,
+	expires INTEGER, -- NULL: never
+	PRIMARY KEY (kind, key)
+) WITHOUT ROWID;
+CREATE INDEX fact_expires ON fact (expires) WHERE expires IS NOT NULL;

@@ -1,0 +1,186 @@
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bide-dev/bide"
+)
+
+// MaxBody is the largest delivery that is taken, in bytes.
+const MaxBody = 1 << 20
+
+// Config is what a [Handler] is given. Verifiers and endpoints go by name.
+type Config struct {
+	// Verifiers are for webhooks made with [bide.VerifiedBy].
+	Verifiers map[string]Verifier
+	// Endpoints are the fixed URLs, by source.
+	Endpoints map[string]Endpoint
+	Logger    *slog.Logger // default slog.Default()
+}
+
+// Endpoint is one fixed URL for a sender that cannot be given a URL for each job.
+// What comes is received with [bide.ReceiveEvent] under the source and the key.
+type Endpoint struct {
+	Verify Verifier // nil: whoever knows the URL may deliver
+	// Key tells what the event is about from its body: the id of the job. An error
+	// refuses the delivery.
+	Key func(body []byte) (string, error)
+}
+
+// Handler takes deliveries: POST /v1/hooks/{token} for webhooks made with
+// [bide.NewWebhook], POST /v1/endpoints/{source} for events. Mount it wherever
+// WorkerConfig.PublicURL leads to. It keeps a delivery before it answers:
+//
+//	202  kept
+//	200  {"duplicate":true} or {"late":true}: an error would make the sender try again
+//	401  the signature does not hold; nothing is kept
+//	404  no such webhook or endpoint
+//	405  no POST: what only looks at a link completes nothing
+//	410  the run was canceled, was terminated or timed out
+//	413  the body is above MaxBody
+//	503  the store cannot be written; with Retry-After
+type Handler struct {
+	client *bide.Client
+	cfg    Config
+	mux    *http.ServeMux
+}
+
+// NewHandler returns a handler on the store.
+func NewHandler(store bide.Store, cfg Config) *Handler {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	h := &Handler{client: bide.NewClient(store), cfg: cfg, mux: http.NewServeMux()}
+	h.mux.HandleFunc("POST /v1/hooks/{token}", h.hook)
+	h.mux.HandleFunc("POST /v1/endpoints/{source}", h.endpoint)
+	return h
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	h.mux.ServeHTTP(w, r)
+}
+
+func (h *Handler) hook(w http.ResponseWriter, r *http.Request) {
+	target, err := h.client.Hook(r.Context(), r.PathValue("token"))
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	var verify Verifier
+	if target.Verify != "" {
+		if verify = h.cfg.Verifiers[target.Verify]; verify == nil {
+			h.cfg.Logger.Error("a webhook names a verifier that the handler was not given; its sender is told to try again",
+				"verifier", target.Verify, "run", target.Run)
+			h.busy(w, "no such verifier")
+			return
+		}
+	}
+	d, ok := h.read(w, r, verify)
+	if !ok {
+		return
+	}
+	receipt, err := target.Deliver(r.Context(), d)
+	h.answer(w, r, receipt, err)
+}
+
+func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) {
+	source := r.PathValue("source")
+	e, known := h.cfg.Endpoints[source]
+	if !known {
+		h.refuse(w, r, bide.ErrNotFound)
+		return
+	}
+	d, ok := h.read(w, r, e.Verify)
+	if !ok {
+		return
+	}
+	key, err := e.Key(d.Body)
+	if err == nil && key == "" {
+		err = errors.New("it names no key")
+	}
+	if err != nil {
+		problem(w, http.StatusUnprocessableEntity, "invalid-input", "the endpoint cannot tell what the event is about: "+err.Error())
+		return
+	}
+	receipt, err := h.client.DeliverEvent(r.Context(), source, key, d)
+	h.answer(w, r, receipt, err)
+}
+
+// read takes the raw body and has it verified before anything of it is parsed.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, v Verifier) (bide.Delivery, bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		problem(w, http.StatusRequestEntityTooLarge, "payload-too-large", "the body is above "+strconv.Itoa(MaxBody)+" bytes")
+		return bide.Delivery{}, false
+	}
+	if err != nil {
+		problem(w, http.StatusBadRequest, "invalid-input", "the body cannot be read")
+		return bide.Delivery{}, false
+	}
+	d := bide.Delivery{ID: strings.TrimSpace(r.Header.Get("Webhook-Id")), Body: body}
+	if len(d.ID) > maxID {
+		problem(w, http.StatusBadRequest, "invalid-input", "header Webhook-Id is too long")
+		return bide.Delivery{}, false
+	}
+	if v == nil {
+		return d, true
+	}
+	signed, err := v.Verify(r.Header, body, time.Now())
+	if err != nil {
+		h.cfg.Logger.Warn("a delivery is refused", "path", r.Pattern, "error", err)
+		problem(w, http.StatusUnauthorized, bide.Code(err), err.Error())
+		return bide.Delivery{}, false
+	}
+	if signed.ID != "" {
+		d.ID = signed.ID
+	}
+	return d, true
+}
+
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, receipt bide.Receipt, err error) {
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	status := http.StatusAccepted
+	if receipt.Duplicate || receipt.Late {
+		status = http.StatusOK
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(receipt) // the sender may be gone; the delivery is kept
+}
+
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, bide.ErrNotFound):
+		problem(w, http.StatusNotFound, "not-found", "there is no such webhook")
+	case errors.Is(err, bide.ErrGone):
+		problem(w, http.StatusGone, "gone", "the run that it was for has ended")
+	default:
+		h.cfg.Logger.Error("a delivery cannot be kept; its sender is told to try again", "path", r.Pattern, "error", err)
+		h.busy(w, "the delivery cannot be kept now")
+	}
+}
+
+func (h *Handler) busy(w http.ResponseWriter, detail string) {
+	w.Header().Set("Retry-After", "30")
+	problem(w, http.StatusServiceUnavailable, "overloaded", detail)
+}
+
+// problem answers with a problem document (RFC 9457).
+func problem(w http.ResponseWriter, status int, code, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status,
+		"code": code, "detail": detail})
+}

@@ -1,0 +1,174 @@
+package bide_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bide-dev/bide"
+	"github.com/bide-dev/bide/webhook"
+)
+
+type renderStatus struct {
+	Done bool   `json:"done"`
+	File string `json:"file,omitempty"`
+}
+
+// outside is the world beyond a handler: it knows the URLs that workflows gave it.
+type outside struct {
+	*env
+	handler http.Handler
+	urls    map[string]string
+	headers http.Header
+}
+
+func (e *env) outside(cfg webhook.Config) *outside {
+	return &outside{env: e, handler: webhook.NewHandler(e.store, cfg), urls: map[string]string{}, headers: http.Header{}}
+}
+
+// tell is a step that gives the world the URL.
+func (o *outside) tell(ctx bide.Context, name, url string) error {
+	_, err := bide.Step(ctx, "submit "+name, func(context.Context) (string, error) {
+		o.urls[name] = url
+		return name, nil
+	})
+	return err
+}
+
+// send makes a request of a handler's URL and returns status and body.
+func (o *outside) send(method, url, body string) (int, string) {
+	o.Helper()
+	r := httptest.NewRequestWithContext(o.Context(), method, strings.TrimPrefix(url, "https://bide.test"), strings.NewReader(body))
+	r.Header = o.headers.Clone()
+	w := httptest.NewRecorder()
+	o.handler.ServeHTTP(w, r)
+	data, _ := io.ReadAll(w.Body)
+	return w.Code, strings.TrimSpace(string(data))
+}
+
+func (o *outside) wantSent(method, url, body string, status int, answer string) {
+	o.Helper()
+	if code, got := o.send(method, url, body); code != status || !strings.Contains(got, answer) {
+		o.Errorf("%s %s: %d %s, want %d %s", method, body, code, got, status, answer)
+	}
+}
+
+func (e *env) public() bide.WorkerConfig {
+	cfg := e.config()
+	cfg.PublicURL = "https://bide.test/"
+	return cfg
+}
+
+// A delivery lets the poll check at once; what the check says is true.
+func TestWebhookWakesPoll(t *testing.T) {
+	inBubble(t, func(e *env) {
+		o := e.outside(webhook.Config{})
+		done, checks := false, []time.Duration{}
+		start := time.Now()
+		render := bide.Define("render", func(ctx bide.Context, _ string) (string, error) {
+			hook, err := bide.NewWebhook[renderStatus](ctx, "ready")
+			if err != nil {
+				return "", err
+			}
+			if err := o.tell(ctx, "render", hook.URL()); err != nil {
+				return "", err
+			}
+			s, err := bide.Poll(ctx, "render", func(context.Context) (renderStatus, error) {
+				checks = append(checks, time.Since(start).Round(time.Millisecond))
+				return renderStatus{Done: done, File: "a.mp4"}, nil
+			}, func(s renderStatus) bool { return s.Done }, bide.Every(10*time.Minute), bide.Timeout(time.Hour), bide.WakeOn(hook), bide.Exact{})
+			return s.File, err
+		})
+		e.workAs(e.public(), render)
+		h, err := render.Start(e.Context(), e.client, "film", bide.ID("r"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		o.wantSent("GET", o.urls["render"], "", 405, "")
+		o.wantSent("POST", o.urls["render"], `{"done":true}`, 202, "{}") // thin: what the check says counts
+		time.Sleep(time.Second / 2)
+		if len(checks) != 2 || checks[1] != time.Minute {
+			t.Errorf("checks at %v, want one at once after the delivery", checks)
+		}
+		time.Sleep(2500 * time.Millisecond) // checks come close together for a while
+		if len(checks) < 4 {
+			t.Errorf("checks at %v, want them close together", checks)
+		}
+		done = true
+		o.wantSent("POST", o.urls["render"], `{"done":true}`, 200, `"duplicate":true`)
+		if file, err := h.Result(e.Context()); err != nil || file != "a.mp4" {
+			t.Errorf("result %q, %v", file, err)
+		}
+		o.wantSent("POST", o.urls["render"], `{"done":"again"}`, 200, `"late":true`)
+		o.wantSent("POST", "/v1/hooks/nonsense", `{}`, 404, "not-found")
+	})
+}
+
+// A delivery that comes before anyone waits is kept; the loser of a race says that
+// it is late; a canceled run is gone.
+func TestWebhookReceive(t *testing.T) {
+	inBubble(t, func(e *env) {
+		o := e.outside(webhook.Config{})
+		flow := bide.Define("flow", func(ctx bide.Context, mode string) (string, error) {
+			hook, err := bide.NewWebhook[renderStatus](ctx, "ready")
+			if err != nil {
+				return "", err
+			}
+			if err := o.tell(ctx, mode, hook.URL()); err != nil {
+				return "", err
+			}
+			switch mode {
+			case "early":
+				if err := bide.Sleep(ctx, time.Hour); err != nil {
+					return "", err
+				}
+			case "race":
+				winner, _, err := bide.Race(ctx,
+					bide.Branch("hook", func(ctx bide.Context) (renderStatus, error) { return hook.Receive(ctx) }),
+					bide.Branch("clock", func(ctx bide.Context) (renderStatus, error) {
+						return renderStatus{}, bide.Sleep(ctx, time.Minute)
+					}))
+				if err != nil {
+					return "", err
+				}
+				return winner, bide.Sleep(ctx, time.Hour)
+			}
+			s, err := hook.Receive(ctx, bide.Timeout(24*time.Hour))
+			return s.File, err
+		})
+		e.workAs(e.public(), flow)
+		handles := map[string]*bide.Handle[string]{}
+		for _, mode := range []string{"early", "race", "late", "gone"} {
+			h, err := flow.Start(e.Context(), e.client, mode, bide.ID(mode))
+			if err != nil {
+				t.Fatal(err)
+			}
+			handles[mode] = h
+		}
+		time.Sleep(2 * time.Minute)
+		o.wantSent("POST", o.urls["early"], `{"file":"early.txt"}`, 202, "{}")
+		o.wantSent("POST", o.urls["race"], `{"file":"x"}`, 200, `"late":true`)
+		e.restart(flow) // without a PublicURL: what is made stays
+		o.wantSent("POST", o.urls["late"], `{"file":"late.txt"}`, 202, "{}")
+		if err := e.client.Cancel(e.Context(), "gone", "no need"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		o.wantSent("POST", o.urls["gone"], `{}`, 410, "gone")
+		time.Sleep(2 * time.Hour)
+		for mode, want := range map[string]string{"early": "early.txt", "race": "clock", "late": "late.txt"} {
+			if got, err := handles[mode].Result(e.Context()); err != nil || got != want {
+				t.Errorf("%s: %q, %v, want %q", mode, got, err, want)
+			}
+		}
+		if _, err := handles["gone"].Result(e.Context()); !errors.Is(err, bide.ErrCanceled) {
+			t.Errorf("gone: %v", err)
+		}
+	})
+}
