@@ -3,6 +3,7 @@ module github.com/bide-dev/bide
 go 1.26.0
 
 require (
+	github.com/adhocore/gronx v1.20.4
 	github.com/gofrs/flock v0.13.1
 	zombiezen.com/go/sqlite v1.4.2
 )
