@@ -65,8 +65,9 @@ func (t *turn) settle() {
 		return
 	}
 	next := t.nextDue()
-	if !t.yield && t.w.keepWarm(next) {
+	if !t.yield && t.w.keepWarm(next, t.length) {
 		t.warm = true
+		t.dropHistory()
 		if t.waitsDirty || t.durable < t.changes {
 			t.flushLate(flushAfter)
 		}
@@ -83,6 +84,17 @@ func (t *turn) settle() {
 	}
 	t.parkAt(next)
 	t.unwind(parking)
+}
+
+// dropHistory lets go of the kept records once no branch has any of them before
+// it: a warm turn holds its goroutines and no more.
+func (t *turn) dropHistory() {
+	for _, b := range t.blocked {
+		if b.n < b.last {
+			return
+		}
+	}
+	t.kept = nil
 }
 
 func (t *turn) parkAt(at time.Time) {

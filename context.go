@@ -285,6 +285,7 @@ func (v *verb) recordLocked(r Record) {
 	v.tick(r.At)
 	t := v.t
 	t.records = append(t.records, r)
+	t.length++
 	t.changed()
 }
 

@@ -1157,7 +1157,7 @@ func TestControlWaiting(t *testing.T) {
 			"signal": {bide.Waiting, []bide.Wait{{Path: "1", Kind: bide.KindReceive, Name: "w", Since: began, Until: began.Add(time.Hour)}}},
 			"poll": {bide.Waiting, []bide.Wait{{Path: "1", Kind: bide.KindPoll, Name: "w", Since: began, Until: began.Add(time.Hour),
 				NextAt: began.Add(20 * time.Minute), Attempt: 1, LastValue: json.RawMessage(`"pending"`), Poll: &bide.PollState{
-					State: wait.State{Start: began, Pending: 1}, Base: 20 * time.Minute, Log: bide.PollLog{Counts: map[string]int{"pending": 1},
+					State: wait.State{Start: began, Pending: 1}, Base: 20 * time.Minute, LastPending: began, Log: bide.PollLog{Counts: map[string]int{"pending": 1},
 						Checks: []bide.CheckLine{{At: began, Outcome: wait.Pending}},
 						Values: []bide.ValueLine{{At: began, Value: json.RawMessage(`"pending"`)}}}}}}},
 			"child": {bide.Waiting, []bide.Wait{{Path: "2", Kind: bide.KindChild, Name: "child:1", Since: began}}},
@@ -1179,7 +1179,7 @@ func TestControlWaiting(t *testing.T) {
 				}
 				if p := x.Poll; p != nil {
 					at := x.Since
-					p.Start, p.Log.Checks[0].At, p.Log.Values[0].At = at, at, at
+					p.Start, p.LastPending, p.Log.Checks[0].At, p.Log.Values[0].At = at, at, at, at
 				}
 			}
 			if got, want := jsonOf(t, r.Waiting), jsonOf(t, want.waits); got != want {

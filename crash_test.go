@@ -71,7 +71,7 @@ func (m *mortal) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
 	if err := m.alive(); err != nil {
 		return err
 	}
-	if l.Run == "" {
+	if l.Run == "" && len(b.Facts) == 0 {
 		return m.Store.Commit(ctx, l, b)
 	}
 	m.commits++
@@ -89,8 +89,9 @@ func (m *mortal) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
 
 // world is what steps have done to the outside.
 type world struct {
-	mu    sync.Mutex
-	calls map[string]int
+	mu     sync.Mutex
+	calls  map[string]int
+	client *bide.Client // by which it delivers webhooks
 }
 
 func (w *world) call(ctx context.Context) int {
@@ -249,10 +250,10 @@ func cast(w *world) map[string]bide.Definition {
 		})
 		return "", err
 	})
-	return map[string]bide.Definition{"child": child, "verbs": verbs, "saga": saga, "again": again, "canceled": canceled}
+	return map[string]bide.Definition{"child": child, "verbs": verbs, "saga": saga, "again": again, "canceled": canceled, "waits": waits(w)}
 }
 
-var inputs = map[string]string{"verbs": `"in"`, "saga": `"in"`, "again": `0`, "canceled": `"in"`}
+var inputs = map[string]string{"verbs": `"in"`, "saga": `"in"`, "again": `0`, "canceled": `"in"`, "waits": `"in"`}
 
 // life is one run from its start to its end, with at most one kill.
 type life struct {
@@ -274,10 +275,13 @@ func live(t *testing.T, workflow string, warm int, onDisk bool, dieAt int, after
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{calls: map[string]int{}}
+		w := &world{calls: map[string]int{}, client: bide.NewClient(store)}
+		if _, err := w.client.DeliverEvent(t.Context(), "shop", "order-1", bide.Delivery{Body: []byte(`"paid"`)}); err != nil {
+			t.Fatal(err)
+		}
 		defs := cast(w)
 		work := func(ctx context.Context, s bide.Store) <-chan error {
-			worker := bide.NewWorker(s, bide.WorkerConfig{MaxWarm: warm, Seed: 1, Logger: slog.New(slog.DiscardHandler)})
+			worker := bide.NewWorker(s, bide.WorkerConfig{MaxWarm: warm, Seed: 1, PublicURL: "https://bide.test", Logger: slog.New(slog.DiscardHandler)})
 			worker.Register(slices.Collect(maps.Values(defs))...)
 			done := make(chan error, 1)
 			go func() { done <- worker.Run(ctx) }()
@@ -312,6 +316,7 @@ func live(t *testing.T, workflow string, warm int, onDisk bool, dieAt int, after
 					t.Fatal(err)
 				}
 				client = bide.NewClient(store)
+				w.client = client
 			}
 			kept, before := stepsKept(t, client, id), maps.Clone(w.calls)
 			first = work(ctx, store)

@@ -124,6 +124,10 @@ func encodeCauses(errs []error, left *int) (causes []*Failure) {
 
 func unwrap(err error) []error {
 	switch e := err.(type) {
+	case interface{ cause() error }: // matched by a method Is of its own
+		if cause := e.cause(); cause != nil {
+			return []error{cause}
+		}
 	case interface{ Unwrap() error }:
 		if cause := e.Unwrap(); cause != nil {
 			return []error{cause}

@@ -81,7 +81,10 @@ type PollState struct {
 	Floor   time.Duration `json:"floor_ns,omitempty"`
 	Source  string        `json:"floor_source,omitempty"`
 	TooLate bool          `json:"too_late,omitempty"` // the floor is hard and beyond the deadline
-	Log     PollLog       `json:"log"`
+	// LastPending is when a check last saw "not yet".
+	LastPending time.Time `json:"last_pending,omitzero"`
+	ShareSeq    int64     `json:"share_seq,omitempty"` // of the newest shared check
+	Log         PollLog   `json:"log"`
 }
 
 // PollLog tells how a poll has gone. It is bounded: a million checks that find the

@@ -92,8 +92,9 @@ type pollRun struct {
 	check      stepFunc
 	done       func(json.RawMessage) bool
 	state      Wait
-	*PollState         // of state
-	trigger    Trigger // of the next check
+	*PollState           // of state
+	trigger    Trigger   // of the next check
+	shareNext  time.Time // when the next shared check is due
 }
 
 func (p *pollRun) run() ([]byte, error) {
@@ -112,9 +113,16 @@ func (p *pollRun) run() ([]byte, error) {
 		}
 		p.flush()
 		c := Check{Poll: p.name, Attempt: p.state.Attempt + 1, Trigger: p.trigger, DueAt: p.state.NextAt, StartedAt: now()}
-		data, err := p.attempt()
+		data, err, skipped := p.ask(&c)
 		if err != nil && p.sawCancel() {
 			return nil, ErrCanceled
+		}
+		if skipped {
+			if c.Trigger == TriggerFinal {
+				_, data, err := p.over(Record{Error: NewFailure(p.timedOut(ReasonTotalTimeout)), Attempt: p.state.Attempt, Took: now().Sub(p.state.Since)})
+				return data, err
+			}
+			continue
 		}
 		if done, data, err := p.judge(&c, data, err); done {
 			return data, err
@@ -140,6 +148,9 @@ func (p *pollRun) load() {
 		p.Log = p.Log.clone()
 	}
 	p.Start, p.Errors = p.state.Since, p.state.Streak
+	if p.learned > 0 {
+		p.plan.Strategy = learnedStrategy{p.t.w, p.name, p.learned, p.plan.Min}
+	}
 }
 
 // keep is the state as it is kept: what is written does not change under the pen.
@@ -148,6 +159,46 @@ func (p *pollRun) keep() Wait {
 	s.Log = s.Log.clone()
 	w.Streak, w.Poll = p.Errors, &s
 	return w
+}
+
+// ask makes a check, or has it from another poll that shares it. It is skipped,
+// and is no attempt, while a breaker is open or another poll is at it.
+func (p *pollRun) ask(c *Check) (data json.RawMessage, err error, skipped bool) {
+	p.shareNext = time.Time{}
+	if p.breaker == nil {
+		return p.shareOrAttempt()
+	}
+	circuit := p.t.w.circuit(p.breaker)
+	permit := circuit.allow(p.attemptTimeout + finalCheck)
+	if !permit.OK {
+		p.Log.count(wait.Skipped)
+		p.state.NextAt = after(later(permit.RetryAt, now().Add(wait.Floor)), 0)
+		return nil, nil, true
+	}
+	data, err, skipped = p.shareOrAttempt()
+	worked := err == nil || err == errPending || err == errUnchanged
+	outcome, hint := wait.Judge(err)
+	switch {
+	case skipped:
+		circuit.report(permit, nil, 0)
+	case outcome == wait.Failed: // whoever refuses for good is alive
+		circuit.report(permit, new(true), 0)
+	default:
+		circuit.report(permit, &worked, hint.After)
+	}
+	return data, err, skipped
+}
+
+func (p *pollRun) shareOrAttempt() (json.RawMessage, error, bool) {
+	if p.share == "" {
+		data, err := p.attempt()
+		return data, err, false
+	}
+	data, err, again := p.shared()
+	if !again.IsZero() {
+		p.state.NextAt = after(again, 0)
+	}
+	return data, err, !again.IsZero()
 }
 
 // attempt makes one check.
@@ -187,11 +238,14 @@ func (p *pollRun) judge(c *Check, data json.RawMessage, err error) (bool, []byte
 		c.Outcome = wait.Succeeded
 	case err == errPending || err == errUnchanged:
 		c.Outcome = wait.Pending
+		p.LastPending = c.EndedAt
 		p.Saw(c.EndedAt.Sub(c.StartedAt), p.hold)
 	default:
 		c.Err = err
-		if c.Outcome, hint = wait.Judge(err); hint == (wait.Hint{}) {
-			hint = p.Seen.Hint
+		if c.Outcome, hint = wait.Judge(err); hint.After == 0 && hint.Interval == 0 {
+			hard := hint.Hard
+			hint = p.Seen.Hint // which the check may have told by itself
+			hint.Hard = hint.Hard || hard
 		}
 		if len(p.fatal) > 0 && hasType(err, p.fatal) {
 			c.Outcome = wait.Failed
@@ -223,6 +277,9 @@ func (p *pollRun) judge(c *Check, data json.RawMessage, err error) (bool, []byte
 	if c.Outcome == wait.Succeeded && c.Trigger == TriggerWebhook {
 		r.By = string(TriggerWebhook)
 	}
+	if c.Outcome == wait.Succeeded {
+		p.remember(c.EndedAt, c.Trigger == TriggerWebhook)
+	}
 	return p.over(r)
 }
 
@@ -243,6 +300,7 @@ func (p *pollRun) delivered(m *Message) (done bool, data []byte, err error) {
 	p.t.mu.Unlock()
 	if p.hook.complete && p.done(m.Data) {
 		p.Log.changed(now(), m.Data, p.Percent)
+		p.remember(now(), true)
 		return p.over(Record{Data: m.Data, Attempt: p.state.Attempt, Took: now().Sub(p.state.Since), By: string(TriggerWebhook)})
 	}
 	p.trigger, p.HurryTo = TriggerWebhook, after(now(), hurryFor)
@@ -331,12 +389,22 @@ func (p *pollRun) timedOut(reason string) error {
 
 // schedule draws the time of the next check, once: it is kept, never drawn again.
 func (p *pollRun) schedule(h wait.Hint) {
-	n := p.plan.Next(&p.State, h, now(), p.state.Until, p.t.w.random)
+	plan := p.plan
+	if !p.HurryTo.After(now()) {
+		plan.Min = max(plan.Min, p.relaxed())
+	}
+	n := plan.Next(&p.State, h, now(), p.state.Until, p.t.w.random)
 	p.Base, p.Floor, p.Source, p.TooLate = n.Base, n.Floor, "", n.TooLate
 	if n.Floor > 0 {
-		p.Source = h.Source
+		if p.Source = h.Source; p.Source == "" {
+			p.Source = "X-Poll-Interval"
+		}
 	}
 	p.state.NextAt = after(n.At, 0)
+	if !p.shareNext.IsZero() && !n.TooLate { // as all who share it, and a little spread out
+		spread := time.Duration(p.t.w.random() * 0.1 * float64(max(p.shareNext.Sub(now()), 0)))
+		p.state.NextAt = later(after(p.shareNext, spread), now())
+	}
 	if at, ok := p.stallsAt(); ok && at.Before(p.state.NextAt) && n.Floor == 0 { // whether it has stalled is for a check to say
 		p.state.NextAt = later(at, now())
 	}

@@ -3,6 +3,7 @@ package bide
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -44,13 +45,23 @@ func (e *PollTimeoutError) Error() string {
 // Code returns "poll_timeout".
 func (e *PollTimeoutError) Code() string { return "poll_timeout" }
 
-// Unwrap returns LastErr.
-func (e *PollTimeoutError) Unwrap() error { return e.LastErr }
-
-// Is matches [ErrPollTimeout] and, by Reason, [context.DeadlineExceeded].
+// Is matches [ErrPollTimeout], what LastErr matches, and by Reason alone
+// [context.DeadlineExceeded]: a check that ran out of its own time is not a poll
+// that did.
 func (e *PollTimeoutError) Is(target error) bool {
-	return target == ErrPollTimeout || target == context.DeadlineExceeded && e.Reason == ReasonTotalTimeout
+	switch target {
+	case ErrPollTimeout:
+		return true
+	case context.DeadlineExceeded:
+		return e.Reason == ReasonTotalTimeout
+	}
+	return errors.Is(e.LastErr, target)
 }
+
+// As finds in LastErr what is asked for.
+func (e *PollTimeoutError) As(target any) bool { return errors.As(e.LastErr, target) }
+
+func (e *PollTimeoutError) cause() error { return e.LastErr }
 
 func (e *PollTimeoutError) setCauses(errs []error) { e.LastErr = first(errs) }
 

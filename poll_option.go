@@ -27,6 +27,9 @@ type pollConfig struct {
 	fatal          []string
 	onCheck        func(Check)
 	hook           *wakeOn
+	noRelax        bool
+	share          string
+	breaker        *Breaker
 }
 
 func (d Every) poll(c *pollConfig)                { c.plan.Strategy = wait.Fixed(d) }
@@ -125,6 +128,11 @@ func newPollConfig(opts []PollOption) (pollConfig, error) {
 	if err := c.plan.Check(); err != nil {
 		return c, invalidField(err)
 	}
+	if c.breaker != nil {
+		if err := c.breaker.rules().Check(); err != nil {
+			return c, invalidField(err)
+		}
+	}
 	positive := func(d *time.Duration) bool { return d == nil || *d > 0 }
 	switch {
 	case c.initialDelay != nil && *c.initialDelay < 0:
@@ -141,6 +149,8 @@ func newPollConfig(opts []PollOption) (pollConfig, error) {
 		return c, &InvalidError{Field: "StallTimeout", Reason: "must be above 0; leave it out for none"}
 	case c.hook != nil && c.hook.complete && c.hook.h.verify == "":
 		return c, &InvalidError{Field: "CompleteOn", Reason: "the webhook is not signed: give it VerifiedBy, or use WakeOn"}
+	case c.breaker != nil && c.breaker.Name == "":
+		return c, &InvalidError{Field: "Breaker.Name", Reason: "is empty: polls share a breaker by its name"}
 	case c.timeout == nil && !c.unbounded:
 		return c, &InvalidError{Field: "Timeout", Reason: "a poll needs an end: give Timeout, MaxAttempts, or NoTimeout{} to say that it has none"}
 	}

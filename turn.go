@@ -57,6 +57,7 @@ type turn struct {
 	verbs   int64   // begun so far; the watchdog compares
 
 	kept        map[string][]Record
+	length      int            // of the history
 	last        map[string]int // highest kept counter by branch prefix
 	begun       map[string]int // the same of waits
 	interrupted bool
@@ -133,6 +134,7 @@ func (t *turn) replayFrom(history []Record) {
 	if len(history) == 0 {
 		return
 	}
+	t.length = len(history)
 	t.kept = make(map[string][]Record, len(history))
 	t.last = map[string]int{}
 	forgotten := forgottenBy(history)

@@ -25,7 +25,8 @@ type WorkerConfig struct {
 	// MaxSteps is the most calls of step functions and checks in flight; default 1,000.
 	MaxSteps int
 	// MaxWarm is the most runs kept in memory while they wait for less than
-	// WarmFor; default 1,000, negative for none. All others park at once.
+	// WarmFor; default 1,000, negative for none. All others park at once. A run with
+	// a history of 100 records stays for twice WarmFor, one of 900 for ten times.
 	MaxWarm int
 	WarmFor time.Duration // default 10 s
 	// Lease is how long the worker's leases outlive its last sign of life; it
@@ -66,6 +67,8 @@ type Worker struct {
 	groups   map[string]chan struct{} // of loops
 
 	hookSecret []byte
+	circuits   map[string]*circuit
+	memory     memory
 
 	stagger stagger
 }
@@ -139,6 +142,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	beat.Go(func() { w.heartbeat(alive) })
 	err := w.claim(ctx)
 	w.shutdown()
+	w.endMemory()
 	stop()
 	beat.Wait()
 	if lerr := w.store.Commit(w.base, Lease{Worker: w.id}, Batch{Next: Parked{}}); lerr != nil && err == nil && !errors.Is(lerr, ErrLeaseLost) {
@@ -302,9 +306,12 @@ func (w *Worker) commit(t *turn, b Batch) error {
 	}
 }
 
-// keepWarm reports whether a turn that is idle until next should stay in memory.
-func (w *Worker) keepWarm(next time.Time) bool {
-	if next.IsZero() || time.Until(next) > w.cfg.WarmFor {
+// keepWarm reports whether a turn that is idle until next should stay in memory,
+// its history being of the given length: one that is dear to replay may stay ten
+// times as long.
+func (w *Worker) keepWarm(next time.Time, length int) bool {
+	longest := w.cfg.WarmFor * time.Duration(1+min(length/100, 9))
+	if next.IsZero() || time.Until(next) > longest {
 		return false
 	}
 	if w.warm.Add(1) > int64(w.cfg.MaxWarm) {

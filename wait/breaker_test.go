@@ -450,7 +450,7 @@ func encode(t *testing.T, v any) string {
 func wantField(t *testing.T, err error, field string) {
 	t.Helper()
 	var f *wait.FieldError
-	if !errors.As(err, &f) || f.Field != field || f.Reason == "" || f.Code() != "invalid" {
+	if !errors.As(err, &f) || f.Field != field || f.Reason == "" || f.Error() != "wait: "+field+" "+f.Reason || f.Code() != "invalid" {
 		t.Errorf("error %v, want a FieldError of %s", err, field)
 	}
 }

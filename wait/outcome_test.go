@@ -46,6 +46,23 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestUnmark(t *testing.T) {
+	inner := wait.After(io.EOF, second)
+	for _, c := range []struct {
+		err, want error
+		marked    bool
+	}{
+		{wait.Permanent(inner), inner, true},
+		{inner, io.EOF, true},
+		{io.EOF, io.EOF, false},
+		{nil, nil, false},
+	} {
+		if got, marked := wait.Unmark(c.err); got != c.want || marked != c.marked {
+			t.Errorf("of %v is left %v (%v), want %v", c.err, got, marked, c.want)
+		}
+	}
+}
+
 func TestOutcomeText(t *testing.T) {
 	for o, want := range map[wait.Outcome]string{wait.Pending: "pending", wait.Succeeded: "succeeded", wait.Failed: "failed",
 		wait.Transient: "transient", wait.Throttled: "throttled", wait.Skipped: "skipped", wait.Interrupted: "interrupted"} {

@@ -152,7 +152,8 @@ func TestPollYieldsToAHardFloorAtTheDeadline(t *testing.T) {
 		got, err := s.poll(t.Context(), wait.PollConfig{Plan: every(4 * second), Timeout: 10 * second})
 		e := wantTimeout(t, err, wait.ReasonRetryAfter, 2)
 		s.wantAt(0, 4*second)
-		if got != 1 || !errors.Is(err, refused) || e.ConsecutiveErrors != 0 || e.Elapsed != 10*second {
+		var cause *wait.ResponseError
+		if got != 1 || !errors.Is(err, refused) || !errors.As(err, &cause) || cause != refused || e.ConsecutiveErrors != 0 || e.Elapsed != 10*second {
 			t.Errorf("%v, %+v", got, e)
 		}
 	})

@@ -120,9 +120,16 @@ func TestRetryGivesUp(t *testing.T) {
 			t.Errorf("attempts were given %v, want %v", s.limits, want)
 		}
 
-		s = failing(t, 9, wait.After(io.EOF, time.Hour))
+		s = failing(t, 9, wait.After(&url.Error{Op: "Get", URL: "x", Err: io.EOF}, time.Hour))
 		_, err = s.retry(t.Context(), wait.RetryConfig{Timeout: time.Hour})
 		wantExhausted(t, err, wait.ReasonTotalTimeout, 1)
+		var cause *url.Error
+		if !errors.As(err, &cause) {
+			t.Errorf("%v hides its cause", err)
+		}
+		if want := `wait: retry gave up after 1 attempts in 0s (total_timeout); last error: Get "x": EOF`; err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
+		}
 
 		// An attempt in flight when time is up is cut.
 		s = &script{t: t, answers: []answer{{took: time.Hour}}}

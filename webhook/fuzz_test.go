@@ -40,7 +40,7 @@ func FuzzVerify(f *testing.F) {
 		signed := string(body) == d.body
 		for i, name := range names(d) {
 			header[name] = []string{a, b, c}[i]
-			signed = signed && (name == d.unsigned || containsAll(header[name], d.header[name]))
+			signed = signed && containsAll(header[name], d.header[name])
 		}
 		got, err := d.verifier.Verify(toHeader(header), body, d.now)
 		var bad *webhook.SignatureError

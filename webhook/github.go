@@ -8,12 +8,12 @@ import (
 
 const githubScheme scheme = "github"
 
-// GitHub verifies deliveries by X-Hub-Signature-256. The id is X-GitHub-Delivery,
-// which GitHub keeps when it sends again. Several secrets serve while one is
-// replaced.
+// GitHub verifies deliveries by X-Hub-Signature-256. Several secrets serve while
+// one is replaced.
 //
-// GitHub signs the body alone: neither the id nor a time. Whoever has seen one
-// delivery can send it again later, under another id.
+// GitHub signs the body alone: neither X-GitHub-Delivery nor a time. So there is no
+// id to trust, and the body stands in for it: whoever has seen one delivery cannot
+// make two of it under another id.
 func GitHub(secrets ...string) (Verifier, error) {
 	keys, err := plainKeys(secrets)
 	if err != nil {
@@ -28,18 +28,9 @@ func GitHub(secrets ...string) (Verifier, error) {
 		if !ok {
 			return Delivery{}, githubScheme.refuse("X-Hub-Signature-256 does not begin with sha256=")
 		}
-		var id string
-		if len(h.Values("X-GitHub-Delivery")) > 0 {
-			if id, err = githubScheme.header(h, "X-GitHub-Delivery"); err != nil {
-				return Delivery{}, err
-			}
-			if fault := idFault(id); fault != "" {
-				return Delivery{}, githubScheme.refuse("X-GitHub-Delivery %s", fault)
-			}
-		}
 		if !hexMatches([]string{signature}, keys, body) {
 			return Delivery{}, githubScheme.refuse(noMatch)
 		}
-		return Delivery{ID: id}, nil
+		return Delivery{}, nil
 	}), nil
 }

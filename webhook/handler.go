@@ -140,9 +140,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, v Verifier) (bide
 		problem(w, http.StatusUnauthorized, bide.Code(err), err.Error())
 		return bide.Delivery{}, false
 	}
-	if signed.ID != "" {
-		d.ID = signed.ID
-	}
+	d.ID = signed.ID // an id that is not signed proves nothing
 	return d, true
 }
 

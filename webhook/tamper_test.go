@@ -24,9 +24,6 @@ func TestAnyByteChanged(t *testing.T) {
 			refused(t, d.verifier, h, []byte(body), d.now, "no signature matches")
 		}
 		for name, value := range d.header {
-			if name == d.unsigned {
-				continue
-			}
 			for i := range len(value) {
 				for bit := range 8 {
 					changed := []byte(value)
@@ -120,8 +117,6 @@ func TestInjection(t *testing.T) {
 		h := toHeader(standardHeader(sharedSum))
 		h.Set("webhook-id", id)
 		refused(t, v, h, []byte(messageBody), messageAt, "webhook-id")
-		h = toHeader(map[string]string{"X-Hub-Signature-256": githubSum, "X-GitHub-Delivery": id})
-		refused(t, must(webhook.GitHub(githubSecret)), h, []byte(githubBody), messageAt, "X-GitHub-Delivery")
 	}
 	evil := "\r\nSet-Cookie: a=b"
 	for _, d := range deliveries() {
