@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/bide-dev/bide/wait"
@@ -47,7 +46,7 @@ type circuit struct {
 	name  string
 	rules wait.Breaker
 
-	mu     sync.Mutex
+	lock   chan struct{} // holds one while in use, the store's calls included
 	state  wait.Circuit
 	fact   Fact
 	loaded time.Time
@@ -64,7 +63,7 @@ func (w *Worker) circuit(b *Breaker) *circuit {
 	}
 	c := w.circuits[b.Name]
 	if c == nil {
-		c = &circuit{w: w, name: b.Name, rules: b.rules()}
+		c = &circuit{w: w, name: b.Name, rules: b.rules(), lock: make(chan struct{}, 1)}
 		w.circuits[b.Name] = c
 	}
 	return c
@@ -72,8 +71,8 @@ func (w *Worker) circuit(b *Breaker) *circuit {
 
 // allow asks whether a check may be made. Where the store cannot tell, it may.
 func (c *circuit) allow(lease time.Duration) (p wait.Permit) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock <- struct{}{}
+	defer func() { <-c.lock }()
 	if c.state.State(now()) != wait.Closed || now().Sub(c.loaded) > circuitFresh {
 		c.load()
 	}
@@ -86,8 +85,8 @@ func (c *circuit) allow(lease time.Duration) (p wait.Permit) {
 
 // report tells how a check went; nil says that it tells nothing of the service.
 func (c *circuit) report(p wait.Permit, worked *bool, retryAfter time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock <- struct{}{}
+	defer func() { <-c.lock }()
 	c.change(func() bool {
 		before, generation := c.state.State(now()), c.state.Generation
 		if worked == nil {

@@ -56,13 +56,14 @@ type remembered struct {
 	read    time.Time
 }
 
-// recall returns what is known of the name. The memory's lock is held while fn
-// looks at it: a sketch is nobody's to look at alone.
+// recall lets fn look at what is known of the name. The memory's lock is held
+// meanwhile: a sketch is nobody's to look at alone.
 func (w *Worker) recall(name string, fn func(*pollMemory)) {
 	w.memory.mu.Lock()
-	defer w.memory.mu.Unlock()
 	r := w.memory.known[name]
-	if r == nil || now().Sub(r.read) > memoryFresh {
+	stale := r == nil || now().Sub(r.read) > memoryFresh
+	w.memory.mu.Unlock()
+	if stale {
 		fact, m, err := w.readMemory(name)
 		if err != nil {
 			w.log.Error("cannot read what was learned of a poll", "poll", name, "error", err)
@@ -70,12 +71,16 @@ func (w *Worker) recall(name string, fn func(*pollMemory)) {
 		if r == nil || r.version != fact.Version {
 			r = &remembered{pollMemory: m, version: fact.Version}
 		}
-		r.read = now()
-		if w.memory.known == nil {
-			w.memory.known = map[string]*remembered{}
-		}
-		w.memory.known[name] = r
 	}
+	w.memory.mu.Lock()
+	defer w.memory.mu.Unlock()
+	if stale {
+		r.read = now()
+	}
+	if w.memory.known == nil {
+		w.memory.known = map[string]*remembered{}
+	}
+	w.memory.known[name] = r
 	fn(&r.pollMemory)
 }
 

@@ -86,6 +86,13 @@ func (u *unreliable) Signal(ctx context.Context, run string, m bide.Message) (bo
 	return u.Store.Signal(ctx, run, m)
 }
 
+func (u *unreliable) Facts(ctx context.Context, kind string, keys ...string) ([]bide.Fact, error) {
+	if err := u.roll(); err != nil {
+		return nil, err
+	}
+	return u.Store.Facts(ctx, kind, keys...)
+}
+
 // TestUnreliableStore protects runs from a store that fails now and then: each
 // ends as if it never had, with the same history, each finished step once.
 func TestUnreliableStore(t *testing.T) {
@@ -122,10 +129,13 @@ func liveUnreliably(t *testing.T, workflow string, seed uint64) (l life, failed 
 			t.Fatal(err)
 		}
 		u := &unreliable{Store: store, rng: rand.New(rand.NewPCG(seed, 7))}
-		w := &world{calls: map[string]int{}}
+		w := &world{calls: map[string]int{}, client: bide.NewClient(store)}
+		if _, err := w.client.DeliverEvent(t.Context(), "shop", "order-1", bide.Delivery{Body: []byte(`"paid"`)}); err != nil {
+			t.Fatal(err)
+		}
 		defs := slices.Collect(maps.Values(cast(w)))
 		// The lease is long, so that only commits are at stake, not the leases.
-		worker := bide.NewWorker(u, bide.WorkerConfig{MaxWarm: int(seed%2) - 1, Seed: seed + 1, Lease: 1000 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		worker := bide.NewWorker(u, bide.WorkerConfig{MaxWarm: int(seed%2) - 1, Seed: seed + 1, PublicURL: "https://bide.test", Lease: 1000 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
 		worker.Register(defs...)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)

@@ -177,20 +177,25 @@ func (w wakeOn) poll(c *pollConfig) { c.hook = &w }
 
 // secret is what the store's webhook tokens are made from.
 func (w *Worker) secret() ([]byte, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for failures := 1; w.hookSecret == nil; failures++ {
+	for failures := 1; ; failures++ {
+		w.mu.Lock()
+		secret := w.hookSecret
+		w.mu.Unlock()
+		if secret != nil {
+			return secret, nil
+		}
 		secret, err := w.readSecret()
 		switch {
 		case err == nil:
+			w.mu.Lock()
 			w.hookSecret = secret
+			w.mu.Unlock()
 		case errors.Is(err, ErrClosed) || !sleepFor(w.base, backoff(failures)):
 			return nil, err
 		default:
 			w.log.Error("cannot read the secret of webhooks; trying again", "error", err)
 		}
 	}
-	return w.hookSecret, nil
 }
 
 func (w *Worker) readSecret() ([]byte, error) {

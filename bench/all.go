@@ -19,6 +19,7 @@ func runAll(ctx context.Context, b *bench) error {
 		{"-workload", "crash"},
 		{"-workload", "finished"},
 		{"-workload", "resume"},
+		{"-workload", "cadence"},
 	} {
 		args = append(args, "-dir", b.dir, fmt.Sprintf("-json=%t", b.json))
 		if b.n > 0 {

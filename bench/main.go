@@ -61,6 +61,7 @@ var workloads = map[string]func(context.Context, *bench) error{
 	"limit":    runLimit,
 	"finished": runFinished,
 	"resume":   runResume,
+	"cadence":  runCadence,
 }
 
 func main() {
