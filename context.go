@@ -156,7 +156,7 @@ func (v *verb) begin(ctx Context, kind Kind, name string, records bool) error {
 	if t.ending != open || b.isLost() {
 		b.exitLocked()
 	}
-	if name == "" && (kind == KindStep || kind == KindReceive || kind == KindPoll || kind == KindPhase) {
+	if name == "" && (kind == KindStep || kind == KindReceive || kind == KindPoll || kind == KindPhase || kind == KindWebhook) {
 		t.mu.Unlock()
 		b.busy.Store(false)
 		return &InvalidError{Field: kind.String() + " name", Reason: "is empty; the history needs a name to go by"}

@@ -47,13 +47,14 @@ var floors = map[string]int{
 	"wait":              0,
 	"internal/wire":     0,
 	"internal/group":    0,
+	"internal/timeline": 0,
 	"internal/netguard": 0,
 }
 
 // pure packages import the standard library and each other, nothing else: what
 // everyone who embeds bide links. The other packages of floor 0 stand apart,
 // since generated Connect code cannot be pure.
-var pure = []string{".", "wait", "internal/group"}
+var pure = []string{".", "wait", "internal/group", "internal/timeline"}
 
 // forTests are the packages that any test from floor 1 up may import, whatever
 // their floor: the suite that proves a store, the tools for tests, and the one

@@ -145,9 +145,12 @@ type Claimed struct {
 	// Interrupted: an earlier turn may have ended without a word, by a crash or
 	// by losing its lease, with steps begun and not finished.
 	Interrupted bool
-	Run         Run
-	History     []Record
-	Inbox       []Message
+	// Now is the store's time, by which the run is due. A turn goes by it, however
+	// the worker's own clock is set.
+	Now     time.Time
+	Run     Run
+	History []Record
+	Inbox   []Message
 }
 
 // Message is an entry of a run's inbox.

@@ -151,8 +151,14 @@ func (w Wait) String() string {
 	if !w.Until.IsZero() {
 		s += ", until " + clock(w.Until)
 	}
-	if w.LastError != nil && (w.Kind != KindPoll || w.Streak > 0) {
+	switch {
+	case w.LastError != nil && (w.Kind != KindPoll || w.Streak > 0):
 		s += ", last error: " + w.LastError.Message
+	case w.LastValue != nil:
+		s += ", last: " + shorten(string(w.LastValue), 80)
+	}
+	if w.Poll != nil && !w.Poll.PercentAt.IsZero() {
+		s += fmt.Sprintf(", %.0f %%", w.Poll.Percent)
 	}
 	return s
 }

@@ -87,6 +87,10 @@ func (s *Store) Claim(ctx context.Context, c bide.Claim) ([]bide.Claimed, error)
 			x.ring()
 			s.mu.Unlock()
 		}
+		now := s.line.Now()
+		for i := range claimed {
+			claimed[i].Now = now
+		}
 		return claimed, err
 	}
 }

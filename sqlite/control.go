@@ -230,6 +230,9 @@ func (w *writer) act(t *target, c *bide.Command) error {
 	}
 	live, names := false, []string{}
 	for _, x := range waits {
+		if x.Kind == bide.KindLoop && c.Op != bide.OpCheckWait {
+			return &bide.InvalidError{Field: "wait", Reason: "is a loop's: it can be triggered, paused or stopped"}
+		}
 		live = live || c.Wait == x.Path || c.Wait == x.Name && x.Name != ""
 		names = append(names, fmt.Sprintf("%s %s (path %s)", x.Kind, x.Name, x.Path))
 	}

@@ -29,7 +29,7 @@ func (s *Store) Facts(ctx context.Context, kind string, keys ...string) (facts [
 		}
 		defer st.Reset()
 		st.BindText(1, kind)
-		st.BindInt64(2, time.Now().UnixMicro())
+		st.BindInt64(2, s.line.Now().UnixMicro())
 		for {
 			more, err := step(st)
 			if err != nil || !more {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/bide-dev/bide"
 	"github.com/bide-dev/bide/internal/group"
+	"github.com/bide-dev/bide/internal/timeline"
 )
 
 // Store is a bide.Store in one file. It belongs to one process at a time; see
@@ -33,6 +34,7 @@ type Store struct {
 	owner    *flock.Flock // nil: in memory or read-only
 	readOnly bool
 	salt     uint64
+	line     *timeline.Line // the store's time
 	group    *group.Group[*op]
 	readers  chan *reader
 	lent     int // how many there are
@@ -101,7 +103,7 @@ func Open(path string, opts ...Option) (*Store, error) {
 	for _, o := range opts {
 		o(&c)
 	}
-	s := &Store{path: path, readOnly: c.readOnly, closed: make(chan struct{}),
+	s := &Store{path: path, readOnly: c.readOnly, line: timeline.Start(time.Now()), closed: make(chan struct{}),
 		live: map[string]*lease{}, watchers: map[string][]*watcher{}, workers: map[string]*worker{}}
 	if err := s.open(); err != nil {
 		_ = s.Close()

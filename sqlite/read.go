@@ -200,7 +200,7 @@ func (s *Store) derive(run *bide.Run, st *sqlite.Stmt) {
 	l := s.live[run.ID]
 	warm := l != nil && l.warm.Load()
 	s.mu.Unlock()
-	due := !st.ColumnIsNull(5) && st.ColumnInt64(5) <= time.Now().UnixMicro()
+	due := !st.ColumnIsNull(5) && st.ColumnInt64(5) <= s.line.Now().UnixMicro()
 	switch {
 	case warm:
 		run.State = bide.Waiting

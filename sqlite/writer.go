@@ -212,7 +212,7 @@ func (w *writer) try(ops []*op) error {
 		r := <-w.s.readers
 		defer func() { w.s.readers <- r }()
 	}
-	w.now = time.Now().UnixMicro()
+	w.now = w.s.line.Now().UnixMicro()
 	w.inTx = false
 	before := w.asked
 	reserved := w.reserved
