@@ -13,7 +13,8 @@ import (
 
 // Learned is an interval that bide learns, by the poll's name: it remembers how
 // long the waits before took, and checks where the end is likely. On average it is
-// no later than a check every Learned would be, with fewer checks. While it knows
+// about as late as a check every Learned would be (up to a tenth later where waits
+// are smooth or long-tailed), with fewer checks. While it knows
 // little it goes by [Elapsed]. The deadline's check is made as ever.
 type Learned time.Duration
 

@@ -39,6 +39,9 @@ var traces = []trace{
 	{"drifting: log-normal, σ 0.3, median from 2 to 10 min in 3,000 waits, then at once back", func(r *rand.Rand, i int) time.Duration {
 		return minutes(2 * math.Pow(5, float64(i%3000)/3000) * math.Exp(0.3*r.NormFloat64()))
 	}},
+	// The constants of wait.Sketch were chosen with other waits of the traces above,
+	// and without this one.
+	{"Weibull, shape 3, scale 6 min", func(r *rand.Rand, _ int) time.Duration { return minutes(6 * math.Cbrt(r.ExpFloat64())) }},
 }
 
 func minutes(m float64) time.Duration {

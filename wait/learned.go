@@ -17,14 +17,18 @@ const (
 // that sees it is that of a check every interval, interval/2. least is the shortest
 // pause, a millisecond if it is shorter.
 //
+// That mean is an estimate: over many waits it came out some per cent below where
+// their durations have sharp edges, and up to a tenth above where these are smooth
+// or have a long tail.
+//
 // The less is known, the more careful it is: with fewer than 8 waits known the
 // pause is a tenth of elapsed, from a tenth of interval to all of it; with n it is
 // at most n/8 intervals, and at most 32. After the longest wait known the pauses
 // grow with the square root of elapsed. There is no jitter in it: the caller puts
 // it on, and counts elapsed to when the check was in fact made.
 //
-// The first call after Add or decoding makes the plan, which takes some tens of
-// microseconds; the others take less than one.
+// The first call after Add or decoding makes the plan, which as a rule takes
+// some tens of microseconds; the others take about one.
 func (s *Sketch) Pause(elapsed, interval, least time.Duration) time.Duration {
 	elapsed, least = max(elapsed, 0), max(least, time.Millisecond)
 	interval = max(interval, least)

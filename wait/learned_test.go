@@ -66,6 +66,9 @@ func TestLearnedSavesChecks(t *testing.T) {
 			return logNormal(r, 20*time.Minute, 0.1)
 		}, 0.33, 1},
 		{"nearly constant", func(r *rand.Rand) time.Duration { return logNormal(r, 5*time.Minute, 0.01) }, 0.15, 1},
+		{"Weibull, shape 3", func(r *rand.Rand) time.Duration {
+			return time.Duration(math.Cbrt(r.ExpFloat64()) * float64(6*time.Minute))
+		}, 0.68, 1.1},
 		{"exponential", func(r *rand.Rand) time.Duration { return time.Duration(r.ExpFloat64() * float64(5*time.Minute)) }, 1, 1.1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
