@@ -65,7 +65,7 @@ func (t *turn) settle() {
 		return
 	}
 	next := t.nextDue()
-	if !t.yield && t.w.keepWarm(next, t.length) {
+	if !t.yield && !next.IsZero() && t.w.keepWarm(next.Sub(t.now()), t.length) {
 		t.warm = true
 		t.dropHistory()
 		if t.waitsDirty || t.durable < t.changes {
@@ -80,7 +80,7 @@ func (t *turn) settle() {
 		}
 	}
 	if t.yield {
-		next = now()
+		next = t.now()
 	}
 	t.parkAt(next)
 	t.unwind(parking)
@@ -121,9 +121,9 @@ func (t *turn) arm() {
 	switch {
 	case next.IsZero():
 	case t.timer == nil:
-		t.timer = time.AfterFunc(time.Until(next), t.onTimer)
+		t.timer = time.AfterFunc(t.until(next), t.onTimer)
 	default:
-		t.timer.Reset(time.Until(next))
+		t.timer.Reset(t.until(next))
 	}
 }
 
@@ -134,7 +134,7 @@ func (t *turn) onTimer() {
 	if t.ending != open {
 		return
 	}
-	at := time.Now()
+	at := t.now()
 	for _, b := range slices.Clone(t.blocked) {
 		if u := b.wait.until; !u.IsZero() && !u.After(at) {
 			t.wakeLocked(b, whyTimer, nil)
@@ -258,7 +258,7 @@ func (v *verb) wait(data Wait, until time.Time, match func(*Message) bool) (why,
 			}
 		}
 	}
-	if !until.IsZero() && !until.After(time.Now()) {
+	if !until.IsZero() && !until.After(t.now()) {
 		t.mu.Unlock()
 		return whyTimer, nil
 	}

@@ -73,11 +73,11 @@ func (w *Worker) circuit(b *Breaker) *circuit {
 func (c *circuit) allow(lease time.Duration) (p wait.Permit) {
 	c.lock <- struct{}{}
 	defer func() { <-c.lock }()
-	if c.state.State(now()) != wait.Closed || now().Sub(c.loaded) > circuitFresh {
+	if c.state.State(c.w.now()) != wait.Closed || c.w.now().Sub(c.loaded) > circuitFresh {
 		c.load()
 	}
 	c.change(func() bool {
-		p = c.rules.Allow(&c.state, now(), lease)
+		p = c.rules.Allow(&c.state, c.w.now(), lease)
 		return p.Probe
 	})
 	return p
@@ -88,13 +88,13 @@ func (c *circuit) report(p wait.Permit, worked *bool, retryAfter time.Duration) 
 	c.lock <- struct{}{}
 	defer func() { <-c.lock }()
 	c.change(func() bool {
-		before, generation := c.state.State(now()), c.state.Generation
+		before, generation := c.state.State(c.w.now()), c.state.Generation
 		if worked == nil {
 			c.rules.Ignore(&c.state, p)
 		} else {
-			c.rules.Report(&c.state, p, *worked, retryAfter, now(), c.w.random)
+			c.rules.Report(&c.state, p, *worked, retryAfter, c.w.now(), c.w.random)
 		}
-		after := c.state.State(now())
+		after := c.state.State(c.w.now())
 		if after != before {
 			c.w.log.Info("breaker is "+after.String(), "breaker", c.name, "retry_at", c.state.RetryAt)
 		}
@@ -132,7 +132,7 @@ func (c *circuit) load() {
 		c.w.log.Error("cannot read the state of a breaker", "breaker", c.name, "error", err)
 		return
 	}
-	c.loaded = now()
+	c.loaded = c.w.now()
 	if fact.Version != c.fact.Version {
 		c.state = state
 	}

@@ -75,7 +75,7 @@ func StartChild[In, Out any](ctx Context, w *Workflow[In, Out], in In, opts ...S
 	t.noteChild(v.path, run.ID)
 	t.mu.Lock()
 	t.start = append(t.start, run)
-	v.recordLocked(Record{Kind: KindChild, Data: data, At: now()})
+	v.recordLocked(Record{Kind: KindChild, Data: data, At: t.now()})
 	v.endLocked()
 	t.mu.Unlock()
 	return &ChildRun[Out]{id: run.ID}, nil
@@ -151,7 +151,7 @@ func awaitChild(ctx Context, id string) ([]byte, error) {
 		}
 		switch m.Op {
 		case OpChildEnded:
-			return v.finish(Record{Data: m.Data, Error: m.Error, At: later(m.At, v.clock()), Took: now().Sub(state.Since)}, m)
+			return v.finish(Record{Data: m.Data, Error: m.Error, At: later(m.At, v.clock()), Took: v.t.now().Sub(state.Since)}, m)
 		case OpCompleteWait, OpFailWait:
 			return v.settled(m, 0)
 		case OpExtendWait:

@@ -163,7 +163,7 @@ func (v *verb) begin(ctx Context, kind Kind, name string, records bool) error {
 	}
 	t.verbs++
 	b.n++
-	*v = verb{b: b, t: t, detached: s.detached, kind: kind, name: name, path: b.prefix + strconv.Itoa(b.n), began: now()}
+	*v = verb{b: b, t: t, detached: s.detached, kind: kind, name: name, path: b.prefix + strconv.Itoa(b.n), began: t.now()}
 	v.kept = t.kept[v.path]
 	switch {
 	case len(v.kept) > 0:
@@ -183,7 +183,7 @@ func (v *verb) begin(ctx Context, kind Kind, name string, records bool) error {
 		v.diverge("nothing here, but records further on")
 	}
 	if b.n >= b.last && t.yield { // live, and somebody wants the turn to end here
-		t.parkAt(now())
+		t.parkAt(t.now())
 		t.unwind(parking)
 		b.exitLocked()
 	}
@@ -205,7 +205,7 @@ func sameVerb(kept, called Kind) bool {
 func (v *verb) canceledLocked() {
 	if !v.b.canceled {
 		v.b.canceled = true
-		v.recordLocked(Record{Kind: KindCanceled, At: now()})
+		v.recordLocked(Record{Kind: KindCanceled, At: v.t.now()})
 	}
 	v.endLocked()
 }
@@ -295,7 +295,7 @@ func (v *verb) recordLocked(r Record) {
 func (v *verb) finish(r Record, taken *Message) (data []byte, err error) {
 	r.Kind = v.kind
 	if r.At.IsZero() {
-		r.At = now()
+		r.At = v.t.now()
 	}
 	t := v.t
 	t.mu.Lock()

@@ -27,7 +27,7 @@ func (v *verb) settled(m *Message, attempt int) ([]byte, error) {
 func (v *verb) note(kind Kind, m *Message, data json.RawMessage) {
 	t := v.t
 	t.mu.Lock()
-	v.recordLocked(Record{Kind: kind, Data: data, At: now()})
+	v.recordLocked(Record{Kind: kind, Data: data, At: v.t.now()})
 	t.consumed = append(t.consumed, m.Seq)
 	t.mu.Unlock()
 }

@@ -66,7 +66,7 @@ func (r *loopRun) load() {
 	}
 	r.Effective = r.pace.Effective(r.PaceState)
 	r.t.mu.Lock()
-	cut := r.t.interrupted && r.b.fresh && !r.wait.NextAt.After(time.Now())
+	cut := r.t.interrupted && r.b.fresh && !r.wait.NextAt.After(r.t.now())
 	r.t.mu.Unlock()
 	if cut || !r.InFlight.IsZero() {
 		r.interrupted()
@@ -86,11 +86,12 @@ func (r *loopRun) first() time.Time {
 
 // tick is the schedule's first time after t; it may have none left.
 func (r *loopRun) tick(t time.Time) time.Time {
-	next := r.schedule.Next(t)
+	ahead := r.t.line.Ahead() // the schedule goes by the wall clock
+	next := r.schedule.Next(t.Add(-ahead))
 	if next.IsZero() {
 		return t.AddDate(100, 0, 0)
 	}
-	return after(next.UTC().Round(0), 0)
+	return after(next.UTC().Round(0), ahead)
 }
 
 // reload fits the state to a definition that has changed.
@@ -104,10 +105,10 @@ func (r *loopRun) plan() {
 	from := later(r.LastAt, r.wait.Since)
 	r.Effective = r.pace.Effective(r.PaceState)
 	if r.schedule != nil {
-		r.wait.NextAt = r.tick(now())
+		r.wait.NextAt = r.tick(r.t.now())
 		return
 	}
-	r.wait.NextAt = later(after(r.pace.Next(r.PaceState, from, r.t.w.random), 0), now())
+	r.wait.NextAt = later(after(r.pace.Next(r.PaceState, from, r.t.w.random), 0), r.t.now())
 }
 
 // interrupted counts an iteration that the process, or the lease, was lost in: an
@@ -119,10 +120,10 @@ func (r *loopRun) interrupted() {
 	r.InFlight = time.Time{}
 	r.pace.Failed(&r.PaceState)
 	r.outcome('i')
-	r.wait.LastError, r.wait.LastErrAt = NewFailure(ErrInterrupted), now()
+	r.wait.LastError, r.wait.LastErrAt = NewFailure(ErrInterrupted), r.t.now()
 	r.Effective = r.pace.Effective(r.PaceState)
 	if again {
-		r.LastAt = now()
+		r.LastAt = r.t.now()
 		r.plan()
 	}
 	r.keep()
@@ -172,12 +173,12 @@ func (r *loopRun) pause() bool {
 			r.cancelNow()
 			return false
 		case whyTimer:
-			if late := now().Sub(r.wait.NextAt); late > staleAfter && !staggered {
+			if late := r.t.now().Sub(r.wait.NextAt); late > staleAfter && !staggered {
 				if r.overdue = true; r.missed() {
 					continue
 				}
 				staggered = true
-				r.wait.NextAt = r.t.w.stagger.join(r.loop.name, r.Effective)
+				r.wait.NextAt = r.t.w.stagger.join(r.t.now(), r.loop.name, r.Effective)
 				continue
 			}
 			return true
@@ -208,7 +209,7 @@ func (r *loopRun) missed() bool {
 	if r.schedule == nil || r.misfire != MisfireSkip {
 		return false
 	}
-	r.wait.NextAt = r.tick(now())
+	r.wait.NextAt = r.tick(r.t.now())
 	return true
 }
 
@@ -244,8 +245,8 @@ func (r *loopRun) iterate() {
 		return
 	}
 	due := r.wait.NextAt
-	a := &attempt{v: r.verb, number: r.wait.Attempt + 1, limit: r.timeout, last: r.Seen, due: due}
-	r.InFlight = now()
+	a := &attempt{v: r.verb, number: r.wait.Attempt + 1, limit: r.timeout, last: r.Seen, due: due.Add(-r.t.line.Ahead())}
+	r.InFlight = r.t.now()
 	r.t.mu.Lock()
 	r.keepWaitLocked(r.snapshot())
 	r.t.flushLate(progressAfter)
@@ -292,7 +293,7 @@ func (r *loopRun) iterate() {
 		worked := err == nil && result != LoopFail
 		r.breakerDone(permit, &worked, hint.After)
 		r.next(due)
-		if floor := after(now(), hint.After); hint.After > 0 && floor.After(r.wait.NextAt) {
+		if floor := after(r.t.now(), hint.After); hint.After > 0 && floor.After(r.wait.NextAt) {
 			r.wait.NextAt = floor
 		}
 	}
@@ -308,7 +309,7 @@ func (r *loopRun) iterate() {
 // done counts an iteration.
 func (r *loopRun) done(result Result, err error, seen Observation, hash string) {
 	r.wait.Attempt++
-	r.LastAt, r.Skipped = now(), ""
+	r.LastAt, r.Skipped = r.t.now(), ""
 	if err != nil || result == LoopFail {
 		if err == nil {
 			err = errors.New("it said that it failed")
@@ -355,14 +356,14 @@ func (r *loopRun) say(what string, attrs ...slog.Attr) {
 func (r *loopRun) next(due time.Time) {
 	r.Effective = r.pace.Effective(r.PaceState)
 	switch {
-	case r.Breaker != nil && r.Breaker.State(now()) == wait.Open:
-		r.wait.NextAt = after(later(r.Breaker.RetryAt, now()), 0)
+	case r.Breaker != nil && r.Breaker.State(r.t.now()) == wait.Open:
+		r.wait.NextAt = after(later(r.Breaker.RetryAt, r.t.now()), 0)
 	case r.schedule != nil && r.misfire == MisfireAll && !r.force:
 		r.wait.NextAt = r.tick(due)
 	case r.schedule != nil:
-		r.wait.NextAt = r.tick(now())
+		r.wait.NextAt = r.tick(r.t.now())
 	default:
-		r.wait.NextAt = after(r.pace.Next(r.PaceState, now(), r.t.w.random), 0)
+		r.wait.NextAt = after(r.pace.Next(r.PaceState, r.t.now(), r.t.w.random), 0)
 	}
 }
 
@@ -374,14 +375,14 @@ func (r *loopRun) permit() (p wait.Permit, open bool) {
 	if r.Breaker == nil {
 		r.Breaker = &wait.Circuit{}
 	}
-	if r.force && r.Breaker.State(now()) == wait.Open { // a person asks: this is the probe
-		r.Breaker.RetryAt = now()
+	if r.force && r.Breaker.State(r.t.now()) == wait.Open { // a person asks: this is the probe
+		r.Breaker.RetryAt = r.t.now()
 	}
-	if p = r.breaker.Allow(r.Breaker, now(), r.timeout); p.OK {
+	if p = r.breaker.Allow(r.Breaker, r.t.now(), r.timeout); p.OK {
 		return p, false
 	}
 	r.Skipped = "breaker"
-	r.wait.NextAt = after(later(p.RetryAt, now().Add(wait.Floor)), 0)
+	r.wait.NextAt = after(later(p.RetryAt, r.t.now().Add(wait.Floor)), 0)
 	return p, true
 }
 
@@ -390,13 +391,13 @@ func (r *loopRun) breakerDone(p wait.Permit, worked *bool, retryAfter time.Durat
 	if r.breaker == nil {
 		return
 	}
-	before := r.Breaker.State(now())
+	before := r.Breaker.State(r.t.now())
 	if worked == nil {
 		r.breaker.Ignore(r.Breaker, p)
 	} else {
-		r.breaker.Report(r.Breaker, p, *worked, retryAfter, now(), r.t.w.random)
+		r.breaker.Report(r.Breaker, p, *worked, retryAfter, r.t.now(), r.t.w.random)
 	}
-	if state := r.Breaker.State(now()); state != before {
+	if state := r.Breaker.State(r.t.now()); state != before {
 		r.say("loop's breaker is "+state.String(), slog.Time("retry_at", r.Breaker.RetryAt))
 	}
 }

@@ -87,10 +87,9 @@ const gather = 20 * time.Millisecond
 // join returns when the loop may begin: the end of the gathering, and, asked again
 // then, its place in the order of intervals and names. The spreading takes no
 // longer than the shortest interval.
-func (s *stagger) join(name string, interval time.Duration) time.Time {
+func (s *stagger) join(at time.Time, name string, interval time.Duration) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := now()
 	if i := slices.IndexFunc(s.burst, func(x straggler) bool { return x.name == name }); i >= 0 && !at.Before(s.close) {
 		return s.burst[i].at
 	}

@@ -62,7 +62,7 @@ type remembered struct {
 func (w *Worker) recall(name string, fn func(*pollMemory)) {
 	w.memory.mu.Lock()
 	r := w.memory.known[name]
-	stale := r == nil || now().Sub(r.read) > memoryFresh
+	stale := r == nil || w.now().Sub(r.read) > memoryFresh
 	w.memory.mu.Unlock()
 	if stale {
 		fact, m, err := w.readMemory(name)
@@ -76,7 +76,7 @@ func (w *Worker) recall(name string, fn func(*pollMemory)) {
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()
 	if stale {
-		r.read = now()
+		r.read = w.now()
 	}
 	if w.memory.known == nil {
 		w.memory.known = map[string]*remembered{}
@@ -204,7 +204,7 @@ func (p *pollRun) relaxed() (least time.Duration) {
 		least = relaxSecond
 		if p.state.Attempt <= 1 {
 			least = relaxFirst
-			if left, ok := p.Remaining(now()); ok {
+			if left, ok := p.Remaining(p.t.now()); ok {
 				least = max(2*left, relaxFirst)
 			}
 		}

@@ -64,7 +64,7 @@ func (a *attempt) observe(v any) (unchanged bool) {
 		percent, message := p.Progress()
 		if percent = min(max(percent, 0), 100); percent == percent { // is a number
 			a.upto = &percent
-			t.tellLocked(ProgressState{Percent: percent, Message: message, UpdatedAt: now()})
+			t.tellLocked(ProgressState{Percent: percent, Message: message, UpdatedAt: t.now()})
 		}
 	}
 	return a.seen.Unchanged

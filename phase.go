@@ -39,7 +39,7 @@ func Phase[T any](ctx Context, name string, part func(Context) (T, error)) (T, e
 		if t.over(v.b) {
 			v.b.exitLocked()
 		}
-		at := now()
+		at := v.t.now()
 		v.recordLocked(Record{Kind: KindPhase, At: at, Took: at.Sub(began), Error: NewFailure(err)})
 	} else {
 		v.tick(v.result().At)

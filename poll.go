@@ -112,14 +112,14 @@ func (p *pollRun) run() ([]byte, error) {
 			return data, err
 		}
 		p.flush()
-		c := Check{Poll: p.name, Attempt: p.state.Attempt + 1, Trigger: p.trigger, DueAt: p.state.NextAt, StartedAt: now()}
+		c := Check{Poll: p.name, Attempt: p.state.Attempt + 1, Trigger: p.trigger, DueAt: p.state.NextAt, StartedAt: p.t.now()}
 		data, err, skipped := p.ask(&c)
 		if err != nil && p.sawCancel() {
 			return nil, ErrCanceled
 		}
 		if skipped {
 			if c.Trigger == TriggerFinal {
-				_, data, err := p.over(Record{Error: NewFailure(p.timedOut(ReasonTotalTimeout)), Attempt: p.state.Attempt, Took: now().Sub(p.state.Since)})
+				_, data, err := p.over(Record{Error: NewFailure(p.timedOut(ReasonTotalTimeout)), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)})
 				return data, err
 			}
 			continue
@@ -172,7 +172,7 @@ func (p *pollRun) ask(c *Check) (data json.RawMessage, err error, skipped bool) 
 	permit := circuit.allow(p.attemptTimeout + finalCheck)
 	if !permit.OK {
 		p.Log.count(wait.Skipped)
-		p.state.NextAt = after(later(permit.RetryAt, now().Add(wait.Floor)), 0)
+		p.state.NextAt = after(later(permit.RetryAt, p.t.now().Add(wait.Floor)), 0)
 		return nil, nil, true
 	}
 	data, err, skipped = p.shareOrAttempt()
@@ -222,7 +222,7 @@ func (p *pollRun) attempt() (json.RawMessage, error) {
 		p.State.ETA = seen.ETA
 	}
 	if percent != nil {
-		p.Progress(*percent, now())
+		p.Progress(*percent, p.t.now())
 	}
 	return data, err
 }
@@ -230,7 +230,7 @@ func (p *pollRun) attempt() (json.RawMessage, error) {
 // judge does what the outcome of a check asks for: it ends the poll, or schedules
 // the next check.
 func (p *pollRun) judge(c *Check, data json.RawMessage, err error) (bool, []byte, error) {
-	c.EndedAt = now()
+	c.EndedAt = p.t.now()
 	p.state.Attempt++
 	hint := p.Seen.Hint
 	switch {
@@ -299,11 +299,11 @@ func (p *pollRun) delivered(m *Message) (done bool, data []byte, err error) {
 	p.t.changes++
 	p.t.mu.Unlock()
 	if p.hook.complete && p.done(m.Data) {
-		p.Log.changed(now(), m.Data, p.Percent)
-		p.remember(now(), true)
-		return p.over(Record{Data: m.Data, Attempt: p.state.Attempt, Took: now().Sub(p.state.Since), By: string(TriggerWebhook)})
+		p.Log.changed(p.t.now(), m.Data, p.Percent)
+		p.remember(p.t.now(), true)
+		return p.over(Record{Data: m.Data, Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since), By: string(TriggerWebhook)})
 	}
-	p.trigger, p.HurryTo = TriggerWebhook, after(now(), hurryFor)
+	p.trigger, p.HurryTo = TriggerWebhook, after(p.t.now(), hurryFor)
 	return false, nil, nil
 }
 
@@ -332,7 +332,7 @@ func (p *pollRun) failed(o wait.Outcome, err error) {
 	} else {
 		p.Errors++
 	}
-	p.state.LastError, p.state.LastErrAt = NewFailure(err), now()
+	p.state.LastError, p.state.LastErrAt = NewFailure(err), p.t.now()
 }
 
 // isOver says whether and how the check ends the poll.
@@ -383,17 +383,17 @@ func (p *pollRun) progress() *ProgressState {
 
 func (p *pollRun) timedOut(reason string) error {
 	return &PollTimeoutError{Name: p.name, ID: p.t.run.ID, Reason: reason, Attempts: p.state.Attempt,
-		ConsecutiveErrors: p.Errors, Elapsed: now().Sub(p.state.Since), LastValue: p.state.LastValue,
+		ConsecutiveErrors: p.Errors, Elapsed: p.t.now().Sub(p.state.Since), LastValue: p.state.LastValue,
 		LastProgress: p.progress(), LastErr: p.state.LastError.Err(), LastErrAt: p.state.LastErrAt}
 }
 
 // schedule draws the time of the next check, once: it is kept, never drawn again.
 func (p *pollRun) schedule(h wait.Hint) {
 	plan := p.plan
-	if !p.HurryTo.After(now()) {
+	if !p.HurryTo.After(p.t.now()) {
 		plan.Min = max(plan.Min, p.relaxed())
 	}
-	n := plan.Next(&p.State, h, now(), p.state.Until, p.t.w.random)
+	n := plan.Next(&p.State, h, p.t.now(), p.state.Until, p.t.w.random)
 	p.Base, p.Floor, p.Source, p.TooLate = n.Base, n.Floor, "", n.TooLate
 	if n.Floor > 0 {
 		if p.Source = h.Source; p.Source == "" {
@@ -402,11 +402,11 @@ func (p *pollRun) schedule(h wait.Hint) {
 	}
 	p.state.NextAt = after(n.At, 0)
 	if !p.shareNext.IsZero() && !n.TooLate { // as all who share it, and a little spread out
-		spread := time.Duration(p.t.w.random() * 0.1 * float64(max(p.shareNext.Sub(now()), 0)))
-		p.state.NextAt = later(after(p.shareNext, spread), now())
+		spread := time.Duration(p.t.w.random() * 0.1 * float64(max(p.shareNext.Sub(p.t.now()), 0)))
+		p.state.NextAt = later(after(p.shareNext, spread), p.t.now())
 	}
 	if at, ok := p.stallsAt(); ok && at.Before(p.state.NextAt) && n.Floor == 0 { // whether it has stalled is for a check to say
-		p.state.NextAt = later(at, now())
+		p.state.NextAt = later(at, p.t.now())
 	}
 }
 
@@ -422,7 +422,7 @@ func (p *pollRun) pause() (done bool, data []byte, err error) {
 			next = u
 		case u.Sub(next) < wait.Floor:
 			next, p.trigger = u, TriggerFinal
-		case !u.After(now()): // a check that comes after the deadline, since nobody was there, is the last
+		case !u.After(p.t.now()): // a check that comes after the deadline, since nobody was there, is the last
 			p.trigger = TriggerFinal
 		}
 		p.state.NextAt = next
@@ -433,7 +433,7 @@ func (p *pollRun) pause() (done bool, data []byte, err error) {
 			return true, nil, ErrCanceled
 		case whyTimer:
 			if p.TooLate {
-				return p.over(Record{Error: NewFailure(p.timedOut(ReasonRetryAfter)), Attempt: p.state.Attempt, Took: now().Sub(p.state.Since)})
+				return p.over(Record{Error: NewFailure(p.timedOut(ReasonRetryAfter)), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)})
 			}
 			return false, nil, nil
 		}
@@ -470,7 +470,7 @@ func (p *pollRun) extended() {
 func (p *pollRun) wasInterrupted() bool {
 	p.t.mu.Lock()
 	defer p.t.mu.Unlock()
-	return p.t.interrupted && p.b.fresh && !p.state.NextAt.After(time.Now())
+	return p.t.interrupted && p.b.fresh && !p.state.NextAt.After(p.t.now())
 }
 
 // interrupted counts the check that an earlier turn may have begun: a check that
@@ -479,7 +479,7 @@ func (p *pollRun) wasInterrupted() bool {
 // a distance.
 func (p *pollRun) interrupted() (bool, []byte, error) {
 	again := p.Errors > 0
-	c := Check{Poll: p.name, Trigger: TriggerResume, Outcome: wait.Interrupted, Err: ErrInterrupted, EndedAt: now()}
+	c := Check{Poll: p.name, Trigger: TriggerResume, Outcome: wait.Interrupted, Err: ErrInterrupted, EndedAt: p.t.now()}
 	if u := p.state.Until; !u.IsZero() && !p.state.NextAt.Before(u) { // it was the last
 		c.Trigger = TriggerFinal
 	}
@@ -487,9 +487,9 @@ func (p *pollRun) interrupted() (bool, []byte, error) {
 	p.failed(c.Outcome, ErrInterrupted)
 	p.Log.checked(&c)
 	if over, _, err := p.isOver(&c); over {
-		return p.over(Record{Error: NewFailure(err), Attempt: p.state.Attempt, Took: now().Sub(p.state.Since)})
+		return p.over(Record{Error: NewFailure(err), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)})
 	}
-	if p.state.NextAt = now(); again {
+	if p.state.NextAt = p.t.now(); again {
 		p.schedule(wait.Hint{})
 	}
 	p.t.mu.Lock()

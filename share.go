@@ -60,7 +60,7 @@ func (p *pollRun) shared() (data json.RawMessage, err error, later time.Time) {
 			data, err = p.attempt()
 			return data, err, later
 		}
-		at := now()
+		at := p.t.now()
 		switch {
 		case own:
 		case s.Seq > p.ShareSeq && (p.ShareSeq > 0 || s.NextAt.After(at)):
@@ -83,7 +83,7 @@ func (p *pollRun) shared() (data json.RawMessage, err error, later time.Time) {
 // adopt is the other's check as if it were this poll's.
 func (p *pollRun) adopt(s *sharedCheck) (json.RawMessage, error) {
 	if s.Error != nil {
-		return nil, &sharedError{s.Error.Err(), s.Outcome, wait.Hint{After: max(s.At.Add(s.Floor).Sub(now()), 0), Hard: s.Hard, Source: "shared"}}
+		return nil, &sharedError{s.Error.Err(), s.Outcome, wait.Hint{After: max(s.At.Add(s.Floor).Sub(p.t.now()), 0), Hard: s.Hard, Source: "shared"}}
 	}
 	if p.done(s.Value) {
 		return s.Value, nil
@@ -93,7 +93,7 @@ func (p *pollRun) adopt(s *sharedCheck) (json.RawMessage, error) {
 
 // publish tells the others. The next check is drawn here, so that all agree on it.
 func (p *pollRun) publish(fact Fact, s sharedCheck, data json.RawMessage, err error) {
-	s.Seq, s.At, s.Value, s.Error, s.Busy, s.BusyUntil = s.Seq+1, now(), data, nil, "", time.Time{}
+	s.Seq, s.At, s.Value, s.Error, s.Busy, s.BusyUntil = s.Seq+1, p.t.now(), data, nil, "", time.Time{}
 	if err == errUnchanged {
 		s.Value = p.state.LastValue
 	}
@@ -107,7 +107,7 @@ func (p *pollRun) publish(fact Fact, s sharedCheck, data json.RawMessage, err er
 	} else {
 		state.Saw(0, 0)
 	}
-	s.NextAt = after(p.plan.Next(&state, hint, now(), time.Time{}, p.t.w.random).At, 0)
+	s.NextAt = after(p.plan.Next(&state, hint, p.t.now(), time.Time{}, p.t.w.random).At, 0)
 	p.ShareSeq, p.shareNext = s.Seq, s.NextAt
 	_ = p.writeShare(&fact, s) // another has taken over: what it finds counts
 }
@@ -130,7 +130,7 @@ func (p *pollRun) writeShare(fact *Fact, s sharedCheck) error {
 	if err != nil {
 		return err
 	}
-	fact.Value, fact.ExpiresAt = data, after(now(), shareKept)
+	fact.Value, fact.ExpiresAt = data, after(p.t.now(), shareKept)
 	if err := p.t.w.store.Commit(p.t.w.base, Lease{}, Batch{Facts: []Fact{*fact}}); err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func receive(ctx Context, in inbound, opts []ReceiveOption) ([]byte, error) {
 		switch m.Op {
 		case OpSignal: // there for the taking since it came, or since we asked
 			v.unlisten(in.event)
-			return v.finish(Record{Data: m.Data, At: later(m.At, v.clock()), Took: now().Sub(state.Since)}, m)
+			return v.finish(Record{Data: m.Data, At: later(m.At, v.clock()), Took: v.t.now().Sub(state.Since)}, m)
 		case OpCompleteWait, OpFailWait:
 			return v.settled(m, 0)
 		case OpExtendWait:

@@ -9,18 +9,22 @@ import (
 // restarts do not move it. Zero or less is over at once. It returns
 // [ErrCanceled] when the run is canceled, or the error that a person gave it.
 func Sleep(ctx Context, d time.Duration) error {
-	return sleep(ctx, func() time.Time { return after(now(), max(d, 0)) })
+	return sleep(ctx, "", func(now time.Time) time.Time { return after(now, max(d, 0)) })
 }
 
 // SleepUntil waits until t, by the wall clock of the store's process. A t in the
 // past is over at once. Errors are those of [Sleep].
 func SleepUntil(ctx Context, t time.Time) error {
-	return sleep(ctx, func() time.Time { return after(t.UTC().Round(0), 0) })
+	return sleep(ctx, sleepUntil, func(time.Time) time.Time { return after(t.UTC().Round(0), 0) })
 }
 
+// sleepUntil is the name of a sleep that goes by the wall clock: should that be set
+// back it ends later, where any other wait ends when its time has passed.
+const sleepUntil = "until"
+
 // sleep keeps one record, at its start, that holds the deadline.
-func sleep(ctx Context, deadline func() time.Time) error {
-	v, err := begin(ctx, KindSleep, "", true)
+func sleep(ctx Context, name string, deadline func(now time.Time) time.Time) error {
+	v, err := begin(ctx, KindSleep, name, true)
 	if err != nil {
 		return err
 	}
@@ -39,7 +43,7 @@ func sleep(ctx Context, deadline func() time.Time) error {
 			}
 		}
 	} else {
-		until = later(deadline(), v.began)
+		until = later(deadline(v.began), v.began)
 		data, _ := json.Marshal(until)
 		t.mu.Lock()
 		v.recordLocked(Record{Kind: KindSleep, Data: data, At: v.began})
@@ -50,7 +54,11 @@ func sleep(ctx Context, deadline func() time.Time) error {
 		since = v.kept[0].At
 	}
 	for {
-		why, m := v.wait(Wait{Kind: KindSleep, Since: since, Until: until}, until, v.acts)
+		due := until
+		if name == sleepUntil {
+			due = until.Add(t.line.Ahead())
+		}
+		why, m := v.wait(Wait{Kind: KindSleep, Since: since, Until: until}, due, v.acts)
 		switch why {
 		case whyCanceled:
 			v.cancelNow()

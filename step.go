@@ -93,7 +93,7 @@ func (s *stepRun) once() (json.RawMessage, error) {
 		return nil, ErrCanceled
 	}
 	s.onAttempt(1, err, 0)
-	return s.finish(Record{Data: data, Error: NewFailure(err), Attempt: 1, At: now(), Took: time.Since(s.began)}, nil)
+	return s.finish(Record{Data: data, Error: NewFailure(err), Attempt: 1, At: s.t.now(), Took: time.Since(s.began)}, nil)
 }
 
 // retry calls the step until it succeeds or its policy ends it.
@@ -116,14 +116,14 @@ func (s *stepRun) retry() (json.RawMessage, error) {
 		s.flush()
 		limit := s.attemptTimeout
 		if s.timeout != nil {
-			limit = min(limit, time.Until(s.since().Add(*s.timeout)))
+			limit = min(limit, s.since().Add(*s.timeout).Sub(s.t.now()))
 		}
 		began := time.Now()
 		data, err := s.attempt(s.fn, n, limit, s.heartbeat)
 		took := time.Since(began)
 		if err == nil {
 			s.onAttempt(n, nil, 0)
-			return s.finish(Record{Data: data, Attempt: n, At: now(), Took: took}, nil)
+			return s.finish(Record{Data: data, Attempt: n, At: s.t.now(), Took: took}, nil)
 		}
 		if s.sawCancel() {
 			return nil, ErrCanceled
@@ -131,7 +131,7 @@ func (s *stepRun) retry() (json.RawMessage, error) {
 		s.failed(n, err)
 		if s.isPermanent(err) {
 			s.onAttempt(n, err, 0)
-			return s.finish(Record{Error: s.state.LastError, Attempt: n, At: now(), Took: took}, nil)
+			return s.finish(Record{Error: s.state.LastError, Attempt: n, At: s.t.now(), Took: took}, nil)
 		}
 		delay := s.policy.delay(n, s.t.w.random)
 		if d, ok := nextRetryDelay(err); ok {
@@ -142,7 +142,7 @@ func (s *stepRun) retry() (json.RawMessage, error) {
 			return data, gerr
 		}
 		s.onAttempt(n, err, delay)
-		s.state.NextAt = after(now(), delay)
+		s.state.NextAt = after(s.t.now(), delay)
 	}
 }
 
@@ -161,7 +161,7 @@ func (s *stepRun) failed(n int, err error) {
 		s.state = &Wait{Kind: KindRetry, Since: s.began}
 	}
 	s.state.Attempt = n
-	s.state.LastError, s.state.LastErrAt = NewFailure(err), now()
+	s.state.LastError, s.state.LastErrAt = NewFailure(err), s.t.now()
 }
 
 // resume takes up what earlier turns have kept of the step, and counts the
@@ -174,7 +174,7 @@ func (s *stepRun) resume() (done bool, data json.RawMessage, err error) {
 		s.state = new(state)
 		attempts, resumed = state.Attempt, true
 	}
-	interrupted := t.interrupted && s.b.fresh && (!resumed || !s.state.NextAt.After(time.Now()))
+	interrupted := t.interrupted && s.b.fresh && (!resumed || !s.state.NextAt.After(s.t.now()))
 	t.mu.Unlock()
 	if !interrupted {
 		return false, nil, nil
@@ -195,7 +195,7 @@ func (s *stepRun) giveUp(last error, delay time.Duration) (bool, json.RawMessage
 	switch {
 	case s.policy.MaximumAttempts > 0 && s.state.Attempt >= s.policy.MaximumAttempts:
 		reason = ReasonMaxAttempts
-	case s.timeout != nil && !now().Add(delay).Before(s.state.Since.Add(*s.timeout)):
+	case s.timeout != nil && !s.t.now().Add(delay).Before(s.state.Since.Add(*s.timeout)):
 		reason = ReasonTotalTimeout
 	default:
 		return false, nil, nil

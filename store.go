@@ -146,8 +146,10 @@ type Claimed struct {
 	// by losing its lease, with steps begun and not finished.
 	Interrupted bool
 	// Now is the store's time, by which the run is due. A turn goes by it, however
-	// the worker's own clock is set.
+	// the worker's own clock is set. Ahead is by how much it is ahead of the wall
+	// clock, since that was set back: what waits for a date goes by that.
 	Now     time.Time
+	Ahead   time.Duration
 	Run     Run
 	History []Record
 	Inbox   []Message

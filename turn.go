@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/bide-dev/bide/internal/timeline"
 )
 
 // ending is why a turn's branches are being unwound.
@@ -41,6 +43,7 @@ type turn struct {
 	run    Run
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	line   *timeline.Line // the store's time, as it went on from the claim
 
 	mu      sync.Mutex
 	flushed sync.Cond // a commit has ended
@@ -103,9 +106,10 @@ type taking struct {
 func newTurn(w *Worker, def *definition, c *Claimed) *turn {
 	t := &turn{w: w, def: def, lease: c.Lease, run: c.Run, interrupted: c.Interrupted}
 	t.flushed.L = &t.mu
+	t.line = w.keepTime(c.Now, c.Ahead)
 	t.ctx, t.cancel = context.WithCancelCause(w.base)
 	if t.run.StartedAt.IsZero() {
-		t.run.StartedAt = now()
+		t.run.StartedAt = t.now()
 		t.started = t.run.StartedAt
 	}
 	t.replayFrom(c.History)
@@ -128,6 +132,15 @@ func newTurn(w *Worker, def *definition, c *Claimed) *turn {
 	t.receiveLocked(c.Inbox)
 	return t
 }
+
+// now is the time of the turn, as it is kept: UTC, in microseconds.
+func (t *turn) now() time.Time { return t.line.Now().Truncate(time.Microsecond) }
+
+// until is how long a timer should run for a time to come: the clock may jump
+// meanwhile, so that it is looked at now and then.
+func (t *turn) until(at time.Time) time.Duration { return min(at.Sub(t.now()), lookEvery) }
+
+const lookEvery = 30 * time.Second
 
 // replayFrom indexes the history by path.
 func (t *turn) replayFrom(history []Record) {
@@ -179,7 +192,7 @@ func (t *turn) newBranch(ctx context.Context, parent *branch, prefix string) *br
 func (t *turn) begin() {
 	t.mu.Lock() // the worker's other goroutines know the turn already
 	if !t.run.Deadline.IsZero() {
-		left := time.Until(t.run.Deadline)
+		left := t.run.Deadline.Sub(t.now())
 		if left <= 0 {
 			t.ending = expired
 			t.mu.Unlock()
@@ -350,14 +363,14 @@ const stuckAfter = 5 * time.Minute
 // stuck parks a run whose workflow code panicked or diverged: not failed, since
 // the next deployment may mend it.
 func (t *turn) stuck() {
-	w := Wait{Kind: KindStuck, Name: t.def.name, Since: now(), Attempt: 1}
+	w := Wait{Kind: KindStuck, Name: t.def.name, Since: t.now(), Attempt: 1}
 	for _, old := range t.run.Waiting {
 		if old.Kind == KindStuck && t.durable == 0 && len(t.records) == 0 {
 			w.Since, w.Attempt = old.Since, old.Attempt+1
 		}
 	}
 	w.LastError = NewFailure(t.fault)
-	w.NextAt = after(now(), min(time.Second<<min(w.Attempt-1, 10), stuckAfter))
+	w.NextAt = after(t.now(), min(time.Second<<min(w.Attempt-1, 10), stuckAfter))
 	t.w.log.LogAttrs(t.ctx, slog.LevelError, "workflow code is stuck; it is tried again and goes on once mended",
 		slog.String("run", t.run.ID), slog.String("workflow", t.def.name), slog.Int("attempt", w.Attempt), slog.Any("error", t.fault))
 	list := append([]Wait{w}, t.waitList()...)

@@ -96,7 +96,7 @@ func TestWebhookWakesPoll(t *testing.T) {
 		if len(checks) != 2 || checks[1] != time.Minute {
 			t.Errorf("checks at %v, want one at once after the delivery", checks)
 		}
-		time.Sleep(2500 * time.Millisecond) // checks come close together for a while
+		time.Sleep(2200 * time.Millisecond) // checks come close together for a while
 		if len(checks) < 4 {
 			t.Errorf("checks at %v, want them close together", checks)
 		}

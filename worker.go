@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bide-dev/bide/internal/timeline"
 )
 
 // WorkerConfig says how a worker works. The zero value of each field means its
@@ -55,6 +57,7 @@ type Worker struct {
 	base  context.Context // of steps: the values of Run's ctx, not its end
 	steps chan struct{}
 	warm  atomic.Int64
+	line  atomic.Pointer[timeline.Line] // of the newest turn
 
 	mu       sync.Mutex
 	defs     map[string]*definition
@@ -306,12 +309,29 @@ func (w *Worker) commit(t *turn, b Batch) error {
 	}
 }
 
-// keepWarm reports whether a turn that is idle until next should stay in memory,
+// keepTime starts a line at the store's time.
+func (w *Worker) keepTime(shows time.Time, ahead time.Duration) *timeline.Line {
+	if shows.IsZero() { // a store that does not say
+		shows = time.Now()
+	}
+	line := timeline.Start(shows, ahead)
+	w.line.Store(line)
+	return line
+}
+
+// now is the store's time, as it went on from the last claim.
+func (w *Worker) now() time.Time {
+	if line := w.line.Load(); line != nil {
+		return line.Now().Truncate(time.Microsecond)
+	}
+	return now()
+}
+
+// keepWarm reports whether a turn that is idle for so long should stay in memory,
 // its history being of the given length: one that is dear to replay may stay ten
 // times as long.
-func (w *Worker) keepWarm(next time.Time, length int) bool {
-	longest := w.cfg.WarmFor * time.Duration(1+min(length/100, 9))
-	if next.IsZero() || time.Until(next) > longest {
+func (w *Worker) keepWarm(idle time.Duration, length int) bool {
+	if idle > w.cfg.WarmFor*time.Duration(1+min(length/100, 9)) {
 		return false
 	}
 	if w.warm.Add(1) > int64(w.cfg.MaxWarm) {

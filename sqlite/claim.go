@@ -87,9 +87,9 @@ func (s *Store) Claim(ctx context.Context, c bide.Claim) ([]bide.Claimed, error)
 			x.ring()
 			s.mu.Unlock()
 		}
-		now := s.line.Now()
+		now, ahead := s.line.Read()
 		for i := range claimed {
-			claimed[i].Now = now
+			claimed[i].Now, claimed[i].Ahead = now, ahead
 		}
 		return claimed, err
 	}

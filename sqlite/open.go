@@ -103,7 +103,7 @@ func Open(path string, opts ...Option) (*Store, error) {
 	for _, o := range opts {
 		o(&c)
 	}
-	s := &Store{path: path, readOnly: c.readOnly, line: timeline.Start(time.Now()), closed: make(chan struct{}),
+	s := &Store{path: path, readOnly: c.readOnly, line: timeline.Start(time.Now(), 0), closed: make(chan struct{}),
 		live: map[string]*lease{}, watchers: map[string][]*watcher{}, workers: map[string]*worker{}}
 	if err := s.open(); err != nil {
 		_ = s.Close()

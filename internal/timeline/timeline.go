@@ -20,27 +20,29 @@ type Line struct {
 	tick  time.Time // when, by the machine's ticking
 }
 
-// Start returns a line that shows the given time now.
-func Start(shows time.Time) *Line {
+// Start returns a line that shows the given time now, which is ahead of where a
+// wall clock has it.
+func Start(shows time.Time, ahead time.Duration) *Line {
 	wall, tick := read()
 	shows = shows.UTC().Round(0)
-	return &Line{skew: shows.Sub(wall), shown: shows, tick: tick}
+	return &Line{skew: shows.Add(-ahead).Sub(wall), shown: shows, tick: tick}
 }
 
 // Now returns the line's time, in UTC and without a monotonic part.
 func (l *Line) Now() time.Time {
-	now, _ := l.read()
+	now, _ := l.Read()
 	return now
 }
 
 // Ahead returns by how much the line is ahead of where the wall clock would have
 // it: 0 unless that was set back.
 func (l *Line) Ahead() time.Duration {
-	_, ahead := l.read()
+	_, ahead := l.Read()
 	return ahead
 }
 
-func (l *Line) read() (now time.Time, ahead time.Duration) {
+// Read returns both.
+func (l *Line) Read() (now time.Time, ahead time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	wall, tick := read()

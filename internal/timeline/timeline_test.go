@@ -12,7 +12,7 @@ import (
 func TestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-		line := timeline.Start(start)
+		line := timeline.Start(start, 0)
 		want := func(after, ahead time.Duration) {
 			t.Helper()
 			if got := line.Now().Sub(start); got != after {
@@ -44,7 +44,7 @@ func TestLineNeverSlow(t *testing.T) {
 		jumps := time.Duration(0)
 		defer func() { timeline.Jump(-jumps) }()
 		rng := rand.New(rand.NewPCG(1, 2))
-		line, total := timeline.Start(time.Now()), time.Duration(0)
+		line, total := timeline.Start(time.Now(), 0), time.Duration(0)
 		for last := line.Now(); total < 1000*time.Hour; {
 			step := time.Duration(rng.Int64N(int64(time.Hour)))
 			jump := time.Duration(rng.Int64N(int64(2*time.Hour))) - time.Hour
