@@ -62,6 +62,13 @@ func (t *turn) flushLocked() {
 	}
 }
 
+// putFact adds a fact to what the next commit writes, in the place of an earlier one
+// of its key. A turn's facts are its own: nobody else changes them.
+func (t *turn) putFact(f Fact) {
+	f.Version = AnyVersion
+	t.facts = append(slices.DeleteFunc(t.facts, func(old Fact) bool { return old.Kind == f.Kind && old.Key == f.Key }), f)
+}
+
 // commitLocked writes everything pending, and with it how the turn ends, if it does.
 func (t *turn) commitLocked(next Next) {
 	b := Batch{Records: t.records, Consumed: t.consumed, Start: t.start, Cancel: t.stop,

@@ -112,7 +112,7 @@ func newHook(ctx Context, name string, opts []WebhookOption) (*hook, error) {
 	}
 	data, _ := json.Marshal(f)
 	t.mu.Lock()
-	t.facts = append(t.facts, Fact{Kind: factHook, Key: h.key, Version: AnyVersion, Value: data})
+	t.putFact(Fact{Kind: factHook, Key: h.key, Value: data})
 	t.mu.Unlock()
 	if _, err := v.finish(Record{Data: data}, nil); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (h *hook) expire(t *turn, over bool) {
 	}
 	h.gone = over
 	data, _ := json.Marshal(hookFact{Run: t.run.ID, Path: h.path, Verify: h.verify, Over: over})
-	t.facts = append(t.facts, Fact{Kind: factHook, Key: h.key, Version: AnyVersion, Value: data, ExpiresAt: after(t.now(), hookRetention)})
+	t.putFact(Fact{Kind: factHook, Key: h.key, Value: data, ExpiresAt: after(t.now(), hookRetention)})
 	t.changes++
 }
 
@@ -265,7 +265,7 @@ func (v *verb) unlisten(event string) {
 	}
 	data, _ := json.Marshal(eventFact{Run: v.t.run.ID})
 	v.t.mu.Lock()
-	v.t.facts = append(v.t.facts, Fact{Kind: factEvent, Key: event, Version: AnyVersion, Value: data, ExpiresAt: after(v.t.now(), eventsKept)})
+	v.t.putFact(Fact{Kind: factEvent, Key: event, Value: data, ExpiresAt: after(v.t.now(), eventsKept)})
 	v.t.mu.Unlock()
 }
 

@@ -172,3 +172,30 @@ func TestWebhookReceive(t *testing.T) {
 		}
 	})
 }
+
+// A webhook that is made and not used does not keep its run from ending, and is
+// forgotten in time.
+func TestWebhookUnused(t *testing.T) {
+	inBubble(t, func(e *env) {
+		o := e.outside(webhook.Config{})
+		var url string
+		flow := bide.Define("flow", func(ctx bide.Context, _ int) (int, error) {
+			hook, err := bide.NewWebhook[int](ctx, "ready")
+			if err == nil {
+				url = hook.URL()
+			}
+			return 7, err
+		})
+		e.workAs(e.public(), flow)
+		h, err := flow.Start(e.Context(), e.client, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := h.Result(e.Context()); err != nil || v != 7 {
+			t.Fatalf("%d, %v", v, err)
+		}
+		o.wantSent("POST", url, `1`, 200, `"late":true`)
+		time.Sleep(80 * time.Hour)
+		o.wantSent("POST", url, `1`, 404, "not-found")
+	})
+}

@@ -40,15 +40,6 @@ func (x *worker) free() int64 {
 	return max(free, 0)
 }
 
-// anyFree reports whether any worker has a hand free.
-func (w *writer) anyFree() bool {
-	free := int64(0)
-	for _, x := range w.workers {
-		free += x.free()
-	}
-	return free > 0
-}
-
 // ring wakes the worker's Claim; Store.mu is held.
 func (x *worker) ring() {
 	select {
@@ -144,11 +135,7 @@ func (w *writer) join(x *worker) {
 		return // by a first try of this batch
 	}
 	w.workers = append(w.workers, x)
-	for _, r := range w.byKey {
-		if x.wants(r.name) {
-			w.serve(r, x)
-		}
-	}
+	w.regroup()
 }
 
 // leave forgets the worker and frees what it holds. lapsed: it has not said so
@@ -156,7 +143,7 @@ func (w *writer) join(x *worker) {
 func (w *writer) leave(x *worker, lapsed bool) error {
 	w.undo = append(w.undo, undo{left: x})
 	w.workers = slices.DeleteFunc(w.workers, func(y *worker) bool { return x == y })
-	w.unserve(x)
+	w.regroup()
 	w.s.mu.Lock()
 	x.gone = true
 	x.ring() // a Claim that still waits makes itself known again
@@ -237,25 +224,13 @@ func (w *writer) free(l *lease) {
 	w.touched = append(w.touched, touch{id: l.id, freed: l})
 }
 
-// pick returns a worker of the route with a hand free, in turns, or nil.
-func (r *route) pick() *worker {
-	for range r.workers {
-		x := r.workers[r.turn%len(r.workers)]
-		r.turn++
-		if x.held < x.max.Load() {
-			return x
-		}
-	}
-	return nil
-}
-
 // due notes that a run will be due: the route looks there in time, going back if
 // it has passed the place.
 func (w *writer) due(r *route, p place) {
 	if p.wake < r.next {
 		r.next = p.wake
-		if r.spot >= 0 {
-			heap.Fix(&w.later, r.spot)
+		if r.crew != nil && r.index != notLater {
+			heap.Fix(&r.crew.later, r.index)
 		}
 	}
 	if !r.cursor.before(p) {
@@ -273,19 +248,36 @@ type dueRun struct {
 }
 
 // pump hands out what is due to workers with a hand free. The file is asked only
-// when something is. Routes take turns: one that has more goes behind the others.
+// when something is. Whoever was handed something goes behind the others, among
+// the crews, since a worker may be in several, and among a crew's routes.
 func (w *writer) pump() error {
-	w.comeDue()
-	for left := len(w.ready); left > 0 && w.anyFree(); left-- {
-		r := w.ready[0]
-		w.ready = w.ready[1:]
+	for i, left := 0, len(w.crews); left > 0; left-- {
+		c, before := w.crews[i], len(w.out)
+		if err := w.serve(c); err != nil {
+			return err
+		}
+		if len(w.out) == before {
+			i++
+			continue
+		}
+		w.crews = append(slices.Delete(w.crews, i, i+1), c)
+	}
+	return nil
+}
+
+// serve hands out what is due of a crew's routes.
+func (w *writer) serve(c *crew) error {
+	c.comeDue(w.now)
+	for left := len(c.ready); left > 0 && c.free() > 0; left-- {
+		r := c.ready[0]
+		c.ready = c.ready[1:]
 		if err := w.handOut(r); err != nil {
 			return err
 		}
 		if r.next <= w.now {
-			w.ready = append(w.ready, r)
+			c.ready = append(c.ready, r)
 		} else {
-			heap.Push(&w.later, r)
+			heap.Push(&c.later, r)
 		}
 	}
 	return nil
@@ -295,14 +287,10 @@ func (w *writer) pump() error {
 // is right for one transaction.
 func (w *writer) handOut(r *route) error {
 	for r.next <= w.now {
-		limit := int64(0)
-		for _, x := range r.workers {
-			limit += x.free()
-		}
+		limit := min(r.crew.free(), atOnce)
 		if limit == 0 {
 			return nil
 		}
-		limit = min(limit, atOnce)
 		found, err := w.dueRuns(r, limit)
 		if err != nil {
 			return err

@@ -95,7 +95,7 @@ func (s *tight) sound() {
 			s.Errorf("route %v is known under one name only", name)
 		}
 	}
-	s.timetable()
+	s.crewed()
 }
 
 // work runs a worker until the test ends.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,30 +19,39 @@ import (
 	"github.com/bide-dev/bide"
 )
 
-// timetable checks that each route is where the writer looks for it; mu is held.
-func (s *tight) timetable() {
+// crewed checks that each route is where the writer looks for it; mu is held.
+func (s *tight) crewed() {
 	s.Helper()
-	w, served := &s.w, 0
+	w, found := &s.w, 0
+	for _, c := range w.crews {
+		found += len(c.later) + len(c.ready)
+		for i, r := range c.later {
+			if r.crew != c || r.index != i || w.byKey[r.k] != r || c.later[max(i-1, 0)/2].next > r.next {
+				s.Errorf("route %v stands at %d of those that are due later, and in its own mind at %d", r.name, i, r.index)
+			}
+		}
+		for _, r := range c.ready {
+			if r.crew != c || r.index != notLater || w.byKey[r.k] != r || r.next > w.now {
+				s.Errorf("route %v takes turns, stands at %d and is due in %d", r.name, r.index, r.next-w.now)
+			}
+		}
+	}
 	for _, r := range w.byKey {
-		if len(r.workers) > 0 {
-			served++
+		var want []*worker
+		for _, x := range w.workers {
+			if x.wants(r.name) {
+				want = append(want, x)
+			}
 		}
-		if (len(r.workers) == 0) != (r.spot == unserved) || r.spot == inReady && r.next > w.now {
-			s.Errorf("route %v has %d workers, is due in %d and stands at %d", r.name, len(r.workers), r.next-w.now, r.spot)
+		if want != nil {
+			found--
 		}
-	}
-	if n := len(w.later) + len(w.ready); n != served {
-		s.Errorf("%d routes are looked at, %d have workers", n, served)
-	}
-	for i, r := range w.later {
-		if r.spot != i || w.byKey[r.k] != r || w.later[max(i-1, 0)/2].next > r.next {
-			s.Errorf("route %v stands at %d of those that are due later, and in its own mind at %d", r.name, i, r.spot)
+		if (want == nil) != (r.crew == nil) || want != nil && !slices.Equal(r.crew.workers, want) {
+			s.Errorf("route %v has another crew than the %d workers who want it", r.name, len(want))
 		}
 	}
-	for _, r := range w.ready {
-		if r.spot != inReady || w.byKey[r.k] != r {
-			s.Errorf("route %v takes turns, and stands at %d", r.name, r.spot)
-		}
+	if found != 0 {
+		s.Errorf("the crews have %d routes too many", found)
 	}
 }
 
@@ -157,8 +167,8 @@ func (m *manyRoutes) waiting() {
 	err := sqlitex.Execute(r.conn, `SELECT k, route, wake FROM run WHERE wake <= ?`, &sqlitex.ExecOptions{Args: []any{due},
 		ResultFunc: func(s *sqlite.Stmt) error {
 			route := m.w.byKey[s.ColumnInt64(1)]
-			for _, x := range route.workers {
-				if m.w.leases[s.ColumnInt64(0)] == nil && x.held < x.max.Load() {
+			for _, x := range m.w.workers {
+				if x.wants(route.name) && m.w.leases[s.ColumnInt64(0)] == nil && x.held < x.max.Load() {
 					m.Errorf("a run of %v has been due for %v, and worker %s has a hand free", route.name, time.Duration(due-s.ColumnInt64(2))*time.Microsecond, x.id)
 				}
 			}

@@ -52,9 +52,8 @@ type writer struct {
 	lapsed   map[int64]bool // runs whose lease was lost to time, not yet taken over
 	routes   map[routeName]*route
 	byKey    map[int64]*route
-	later    timetable // routes with workers, of which nothing is due
-	ready    []*route  // those of which something is, in the order in which they take turns
 	workers  []*worker
+	crews    []*crew
 	openSeq  int64     // the newest number when the file was opened
 	asked    int64     // statements run so far
 	start    time.Time // epoch of the leases' monotonic clock
@@ -81,9 +80,8 @@ type route struct {
 	openMark place // mark when the file was opened: runs up to it, put there
 	openPut  int64 // up to this number, were in hand when the last process ended
 	next     int64 // no run beyond the cursor is due before this
-	spot     int   // in writer.later, or one of the constants beside [timetable]
-	workers  []*worker
-	turn     int // whose turn it is to get the next run
+	crew     *crew // nil: no worker wants it
+	index    int   // in the crew's timetable
 }
 
 // place is a run's position in the due index.
@@ -170,12 +168,7 @@ func (w *writer) recover() error {
 
 func (w *writer) addRoute(r *route) {
 	w.routes[r.name], w.byKey[r.k] = r, r
-	r.spot = unserved
-	for _, x := range w.workers {
-		if x.wants(r.name) {
-			w.serve(r, x)
-		}
-	}
+	w.assign(r)
 }
 
 // stop ends the timer; the group has ended before.
@@ -296,12 +289,13 @@ func (w *writer) putBack() {
 	w.s.mu.Unlock()
 	w.undo, w.out, w.touched = w.undo[:0], w.out[:0], w.touched[:0]
 	for name, r := range w.routes {
+		r.cursor, r.next = nowhere, 0
 		if r.k > w.kept { // made by this batch: not in the file
 			delete(w.routes, name)
 			delete(w.byKey, r.k)
 		}
 	}
-	w.startOver()
+	w.regroup()
 }
 
 // next returns the next number. The file knows of a block of numbers at a time,
@@ -395,9 +389,15 @@ func (w *writer) schedule() {
 	for _, x := range w.workers {
 		at = min(at, time.Duration(x.expires.Load()))
 	}
-	// Without a hand free it does not matter what will be due; what is due already
-	// has its hands, or waits for some.
-	if due := w.soonest(); due != never && w.anyFree() {
+	due := int64(never)
+	for _, c := range w.crews {
+		// While no hand is free it does not matter what will be due: whoever frees
+		// one comes by here. What is due already waits for one.
+		if next := c.soonest(); next < due && c.free() > 0 {
+			due = next
+		}
+	}
+	if due != never {
 		// The wall clock may jump: never sleep longer than this without looking.
 		left := min(time.Duration(due-w.now)*time.Microsecond, 30*time.Second)
 		at = min(at, time.Since(w.start)+max(left, 0))

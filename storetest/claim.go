@@ -152,7 +152,7 @@ var claimCases = []testCase{
 			}
 			equal(k, "the rest", rest, []string{"4", "5"})
 		}},
-	{name: "claim/no-starving", protects: "a queue that is never empty does not keep a worker from its other queues",
+	{name: "claim/no-starving", protects: "a queue that is never empty does not keep a worker from its other queues, also if another worker serves one of them and has its hands full",
 		run: func(k *kit) {
 			const each = 40
 			for i := range 2 * each {
@@ -160,15 +160,22 @@ var claimCases = []testCase{
 				n.Queue = []string{"q0", "q1"}[i/each]
 				k.create(n)
 			}
-			served := map[string]int{}
-			c := asks("w", "q0", "q1")
-			c.Max = 1
-			for range each {
-				r := k.take(c, 1)[0]
-				served[r.Run.Queue]++
-				k.commit(r, bide.Batch{Next: bide.Done{}})
+			for _, full := range []string{"", "q0", "q1"} {
+				if full != "" {
+					c := asks("full of "+full, full)
+					c.Max = 1
+					k.take(c, 1)
+				}
+				served := map[string]int{}
+				c := asks("w", "q0", "q1")
+				c.Max = 1
+				for range each / 2 {
+					r := k.take(c, 1)[0]
+					served[r.Run.Queue]++
+					k.commit(r, bide.Batch{Next: bide.Parked{WakeAt: now()}})
+				}
+				equal(k, fmt.Sprintf("queues served: %v", served), len(served), 2)
 			}
-			equal(k, fmt.Sprintf("queues served: %v", served), len(served), 2)
 		}},
 	{name: "claim/one-holder", protects: "however many workers ask at once, a run has one holder",
 		run: func(k *kit) {
