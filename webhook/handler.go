@@ -3,6 +3,7 @@ package webhook
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -52,10 +53,15 @@ type Handler struct {
 	mux    *http.ServeMux
 }
 
-// NewHandler returns a handler on the store.
+// NewHandler returns a handler on the store. It panics on an endpoint without Key.
 func NewHandler(store bide.Store, cfg Config) *Handler {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	for source, e := range cfg.Endpoints {
+		if e.Key == nil {
+			panic(fmt.Sprintf("webhook.NewHandler: endpoint %q has no Key: say what its events are about", source))
+		}
 	}
 	h := &Handler{client: bide.NewClient(store), cfg: cfg, mux: http.NewServeMux()}
 	h.mux.HandleFunc("POST /v1/hooks/{token}", h.hook)
