@@ -34,7 +34,7 @@ func init() {
 	}
 	RegisterError(&InvalidError{}, &PayloadTooLargeError{}, &CodecError{}, &UnknownWorkflowError{}, &ConflictError{},
 		&MisuseError{}, &DivergedError{}, &PanicError{}, &RetryExhaustedError{}, &StepInterruptedError{}, &TimeoutError{},
-		&RunError{}, &PollTimeoutError{}, &PollFailedError{}, &PollStalledError{})
+		&RunError{}, &PollTimeoutError{}, &PollFailedError{}, &PollStalledError{}, &wait.ResponseError{})
 }
 
 // RegisterError makes errors keep their identity through replay. Each example is

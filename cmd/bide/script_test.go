@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"bide": main}) }
+
+// TestScripts runs testdata/*.txt, each with a service of its own at $URL. They
+// are processes that really wait, since no virtual time reaches across processes:
+// intervals are 10 ms, and what cannot be shorter stays below 2 s in all.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			s := httptest.NewServer(newJobs())
+			e.Defer(s.Close)
+			e.Vars = append(e.Vars, "URL="+s.URL)
+			return nil
+		},
+	})
+}
+
+// jobs is a service that is a while at work.
+type jobs struct {
+	http.ServeMux
+
+	mu    sync.Mutex
+	asked map[string]int // by path and query
+}
+
+func newJobs() *jobs {
+	j := &jobs{asked: map[string]int{}}
+	// Done at the n-th request.
+	j.HandleFunc("/done/{n}", func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.PathValue("n"))
+		asked := j.count(r)
+		state := "running"
+		if asked >= n {
+			state = "completed"
+		}
+		answer(w, 200, `{"status":%q,"asked":%d}`, state, asked)
+	})
+	j.HandleFunc("/status/{code}", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.PathValue("code"))
+		answer(w, code, `{"code":%d}`, code)
+	})
+	j.HandleFunc("/failed", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, `{"status":"failed","why":"out of \u001b[31mpaper"}`)
+	})
+	j.HandleFunc("/text", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		fmt.Fprint(w, "all is well\n")
+	})
+	// What came, so that a script can see it.
+	j.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+		length := r.ContentLength
+		answer(w, 200, `{"method":%q,"type":%q,"length":%d,"key":%t}`, r.Method, r.Header.Get("Content-Type"), length, r.Header.Get("X-Key") == "hunter22")
+	})
+	j.HandleFunc("/deny", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, 401, `{"refused":%q}`, r.Header.Get("X-Key")+r.URL.RawQuery)
+	})
+	return j
+}
+
+// count counts the requests of a URL, from 1.
+func (j *jobs) count(r *http.Request) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.asked[r.URL.String()]++
+	return j.asked[r.URL.String()]
+}
+
+func answer(w http.ResponseWriter, status int, format string, args ...any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, format, args...)
+}
+
+func TestPlace(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://user:pw@example.org/jobs/7?token=x#y": "https://example.org/jobs/7",
+		"http://example.org/":                          "http://example.org",
+		"http://example.org?key=x":                     "http://example.org",
+		"${env:BASE}/jobs":                             "${env:BASE}/jobs",
+		"https://example.org/a@b":                      "https://example.org/a@b",
+	} {
+		if got := place(url); got != want {
+			t.Errorf("place(%q) = %q, want %q", url, got, want)
+		}
+	}
+}
+
+func TestPlain(t *testing.T) {
+	if got := plain("a\x1b[31mb\r\nc\u009bd\u202e"); strings.ContainsAny(got, "\x1b\r\n\u009b\u202e") || !strings.HasPrefix(got, "a [31mb") {
+		t.Errorf("plain: %q", got)
+	}
+}
+
+func TestNotATerminal(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if newScreen(f).live() {
+		t.Error("a file is taken for a terminal")
+	}
+}
