@@ -321,7 +321,7 @@ func docsWant(t *testing.T, policy bide.RetryPolicy, failure error, at ...time.D
 // Every Go block of the documents is a region of this file, to the letter, or
 // the program of examples/greet.
 func TestDocs(t *testing.T) {
-	regions := docsRegions(t, docsRead(t, "docs_test.go"))
+	regions := docsRegions(t, docsRead(t, "docs_test.go")+docsRead(t, "rules_test.go"))
 	_, program, found := strings.Cut(docsRead(t, "examples/greet/main.go"), "\npackage main\n")
 	if !found {
 		t.Fatal("examples/greet/main.go has no package clause")

@@ -1,12 +1,17 @@
 package bide_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,6 +20,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/bide-dev/bide"
+	"github.com/bide-dev/bide/wait"
+	"github.com/bide-dev/bide/webhook"
 )
 
 // The rules of docs/waiting.md name the tests that hold them: a rule without a
@@ -48,7 +58,7 @@ type rule struct {
 }
 
 var (
-	ruleRow = regexp.MustCompile("^\\| ([A-Z])(\\d+) \\| (.+) \\| (.*) \\|$")
+	ruleRow = regexp.MustCompile("^\\| ([A-Z])(\\d+) \\| (.+) \\|(.*)\\|$")
 	ruleRef = regexp.MustCompile("^(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz|Example)[A-Za-z0-9_]*)(?:/(.+))?$")
 	quoted  = regexp.MustCompile("`([^`]+)`")
 )
@@ -126,8 +136,9 @@ func hasCase(literals map[string]bool, name string) bool {
 	return nested && hasCase(literals, outer) && hasCase(literals, inner)
 }
 
-// testsOfModule returns the strings that stand in each test of this module, by its
-// name and, but for the root package, its directory: "wait.TestBackoff".
+// testsOfModule returns the strings that stand in each test of this module, or in
+// the tables of its file, by its name and, but for the root package, its directory:
+// "wait.TestBackoff".
 func testsOfModule(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	tests := map[string]map[string]bool{}
@@ -150,6 +161,12 @@ func testsOfModule(t *testing.T) map[string]map[string]bool {
 			return err
 		}
 		dir := path.Dir(filepath.ToSlash(name))
+		tables := map[string]bool{}
+		for _, decl := range file.Decls {
+			if _, ok := decl.(*ast.GenDecl); ok {
+				maps.Copy(tables, stringsIn(decl))
+			}
+		}
 		for _, decl := range file.Decls {
 			f, ok := decl.(*ast.FuncDecl)
 			if !ok || f.Recv != nil || !ruleRef.MatchString(f.Name.Name) {
@@ -160,6 +177,7 @@ func testsOfModule(t *testing.T) map[string]map[string]bool {
 				function = dir + "." + function
 			}
 			tests[function] = stringsIn(f)
+			maps.Copy(tests[function], tables)
 		}
 		return nil
 	})
@@ -169,9 +187,9 @@ func testsOfModule(t *testing.T) map[string]map[string]bool {
 	return tests
 }
 
-func stringsIn(f *ast.FuncDecl) map[string]bool {
+func stringsIn(decl ast.Decl) map[string]bool {
 	literals := map[string]bool{}
-	ast.Inspect(f, func(n ast.Node) bool {
+	ast.Inspect(decl, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 			if s, err := strconv.Unquote(lit.Value); err == nil {
 				literals[s] = true
@@ -187,16 +205,16 @@ func TestWaitingRulesFaults(t *testing.T) {
 	tests := map[string]map[string]bool{"TestA": {"a case": true, "one": true, "two": true}, "wait.TestB": {}}
 	for rows, want := range map[string][]string{
 		"| P1 | all is well | `TestA` |\n| P2 | so too | `wait.TestB`, `TestA/a case` |\n| S1 | and here | `TestA/a_case`, `TestA/one/two` |": nil,
-		"| P1 | untested | |\n| P2 | as well | soon |":  {"P1 has no test: untested", "P2 has no test: as well"},
-		"| P1 | a | `TestA` |\n| P1 | b | `TestA` |":    {"P1 follows P1"},
-		"| P1 | a | `TestA` |\n| P3 | b | `TestA` |":    {"P3 follows P1"},
-		"| P2 | a | `TestA` |":                          {"P2 follows P0"},
-		"| P1 | a | `TestB` |":                          {"P1: there is no test TestB"},
-		"| P1 | a | `wait.TestA` |":                     {"P1: there is no test wait.TestA"},
-		"| P1 | a | `TestA/b case` |":                   {`P1: TestA has no case "b case"`},
-		"| P1 | a | `TestA/one/three` |":                {`P1: TestA has no case "one/three"`},
-		"| P1 | a | `helper` |":                         {`P1: "helper" is no name of a test`},
-		"| P1 | only two cells |":                       {"this row is no rule: | P1 | only two cells |"},
+		"| P1 | untested | |\n| P2 | as well | soon |":   {"P1 has no test: untested", "P2 has no test: as well"},
+		"| P1 | a | `TestA` |\n| P1 | b | `TestA` |":     {"P1 follows P1"},
+		"| P1 | a | `TestA` |\n| P3 | b | `TestA` |":     {"P3 follows P1"},
+		"| P2 | a | `TestA` |":                           {"P2 follows P0"},
+		"| P1 | a | `TestB` |":                           {"P1: there is no test TestB"},
+		"| P1 | a | `wait.TestA` |":                      {"P1: there is no test wait.TestA"},
+		"| P1 | a | `TestA/b case` |":                    {`P1: TestA has no case "b case"`},
+		"| P1 | a | `TestA/one/three` |":                 {`P1: TestA has no case "one/three"`},
+		"| P1 | a | `helper` |":                          {`P1: "helper" is no name of a test`},
+		"| P1 | only two cells |":                        {"this row is no rule: | P1 | only two cells |"},
 		"| rule | what holds | held by |\n|---|---|---|": nil,
 	} {
 		read, got := ruleRows("# Waiting\n| P9 | before the heading | |\n\n## The rules\n\n" + rows + "\n\n## After\n| P7 | no rule | |\n")
@@ -206,5 +224,191 @@ func TestWaitingRulesFaults(t *testing.T) {
 	}
 	if _, faults := ruleRows("# Waiting\n"); len(faults) != 1 {
 		t.Errorf("of a document without rules it finds %q", faults)
+	}
+}
+
+// The regions below are the Go blocks of docs/waiting.md; TestDocs compares them.
+
+// renderJob is how a service shows a job.
+type renderJob struct {
+	State   string  `json:"state"`
+	Percent float64 `json:"percent"`
+}
+
+func (j renderJob) isDone() bool                { return j.State == "done" }
+func (j renderJob) Progress() (float64, string) { return j.Percent, j.State }
+
+// rulesService is a service whose job takes ten minutes.
+type rulesService struct {
+	began time.Time
+	asked []time.Duration
+	hook  string
+	fails bool
+}
+
+func (s *rulesService) job(context.Context, string) (renderJob, error) {
+	past := time.Since(s.began)
+	s.asked = append(s.asked, past.Round(time.Second))
+	if past >= 10*time.Minute {
+		return renderJob{"done", 100}, nil
+	}
+	return renderJob{"running", float64(past) / float64(10*time.Minute) * 100}, nil
+}
+
+func (s *rulesService) submit(_ context.Context, hook string) (string, error) {
+	s.began, s.hook = time.Now(), hook
+	return "j1", nil
+}
+
+func (s *rulesService) weather(context.Context) (string, error) {
+	s.asked = append(s.asked, time.Since(s.began).Round(time.Second))
+	if s.fails {
+		return "", errors.New("down")
+	}
+	return fmt.Sprint("rain ", len(s.asked)/3), nil
+}
+
+func TestDocsPoll(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusNotFound} {
+		inBubble(t, func(e *env) {
+			service := &rulesService{began: time.Now()}
+			refused := 0
+			get := func(ctx context.Context, url string) (*http.Response, error) {
+				switch {
+				case refused == 0:
+					refused++
+					return nil, errors.New("connection reset")
+				case refused == 1:
+					refused++
+					return &http.Response{StatusCode: 503, Header: http.Header{"Retry-After": {"60"}}, Body: http.NoBody}, nil
+				}
+				j, err := service.job(ctx, url)
+				if err != nil {
+					return nil, err
+				}
+				return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(jsonOf(t, j)))}, nil
+			}
+			render := bide.Define("render", func(ctx bide.Context, url string) (string, error) {
+				// begin poll
+				job, err := bide.Poll(ctx, "render", func(ctx context.Context) (renderJob, error) {
+					var j renderJob
+					resp, err := get(ctx, url)
+					if err != nil {
+						return j, err // transient, like every error that does not say otherwise
+					}
+					defer resp.Body.Close()
+					if err := wait.CheckResponse(resp); err != nil {
+						return j, err // a 404 is the end, a 503 is not; Retry-After is heeded
+					}
+					err = json.NewDecoder(resp.Body).Decode(&j)
+					return j, err
+				}, renderJob.isDone, bide.ETA{}, bide.MinInterval(time.Second), bide.Timeout(24*time.Hour))
+				// end poll
+				return job.State, err
+			})
+			state, err := run(e, render, "http://service.test/jobs/j1")
+			took := time.Since(service.began)
+			if status == http.StatusNotFound {
+				if err == nil || !strings.Contains(err.Error(), "404 Not Found") || len(service.asked) != 1 || service.asked[0] < time.Minute {
+					e.Errorf("%v after checks at %v", err, service.asked)
+				}
+			} else if state != "done" || err != nil || took > 10*time.Minute+5*time.Second || len(service.asked) > 25 {
+				e.Errorf("%q, %v after %v; checks at %v", state, err, took, service.asked)
+			}
+		})
+	}
+}
+
+func TestDocsPollWithWebhook(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		inBubble(t, func(e *env) {
+			o, service := e.outside(webhook.Config{}), &rulesService{}
+			render := bide.Define("render", func(ctx bide.Context, _ string) (string, error) {
+				// begin poll with a webhook
+				hook, err := bide.NewWebhook[renderJob](ctx, "rendered")
+				if err != nil {
+					return "", err
+				}
+				id, err := bide.Step(ctx, "submit", func(ctx context.Context) (string, error) {
+					return service.submit(ctx, hook.URL())
+				})
+				if err != nil {
+					return "", err
+				}
+				job, err := bide.Poll(ctx, "render", func(ctx context.Context) (renderJob, error) {
+					return service.job(ctx, id)
+				}, renderJob.isDone, bide.Every(time.Minute), bide.Timeout(24*time.Hour), bide.WakeOn(hook))
+				// end poll with a webhook
+				return job.State, err
+			})
+			e.workAs(e.public(), render)
+			h := start(e, render, "")
+			time.Sleep(10*time.Minute + time.Second)
+			if !lost {
+				o.wantSent("POST", service.hook, `{"state":"done"}`, 202, "{}")
+			}
+			state, err := result(e, h)
+			late := time.Since(service.began) - 10*time.Minute
+			if most := map[bool]time.Duration{false: 2 * time.Second, true: time.Minute}[lost]; state != "done" || err != nil || late > most {
+				e.Errorf("the call is lost: %v; %q, %v, found out %v late", lost, state, err, late)
+			}
+		})
+	}
+}
+
+func TestDocsLoop(t *testing.T) {
+	inBubble(t, func(e *env) {
+		service := &rulesService{began: time.Now()}
+		// begin loop
+		weather := bide.Loop("weather", func(ctx context.Context) error {
+			report, err := service.weather(ctx)
+			if err != nil {
+				return err // the interval doubles, up to eight times
+			}
+			return bide.Publish(ctx, "report", report)
+		}, bide.Every(5*time.Minute), bide.Adaptive{Min: time.Minute, Max: time.Hour})
+		// end loop
+		e.work(weather)
+		time.Sleep(time.Hour)
+		var report string
+		if found, err := e.client.Loop("weather").Value(e.Context(), "report", &report); !found || err != nil || !strings.HasPrefix(report, "rain ") {
+			e.Errorf("the report is %q: %v, %v", report, found, err)
+		}
+		s := e.loopState("weather")
+		if s.Iterations < 12 || s.Interval != 5*time.Minute || s.Base >= 5*time.Minute {
+			e.Errorf("with news in every third report: %s", jsonOf(t, s))
+		}
+		service.fails = true
+		time.Sleep(2 * time.Hour)
+		if s := e.loopState("weather"); s.Multiplier != 8 || s.LastError == nil {
+			e.Errorf("while it fails: %s", jsonOf(t, s))
+		}
+	})
+}
+
+func TestDocsPerson(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		inBubble(t, func(e *env) {
+			invoice := bide.Define("invoice", func(ctx bide.Context, _ string) (string, error) {
+				// begin person
+				answer, err := bide.Receive[string](ctx, "approved?", bide.Timeout(48*time.Hour))
+				if errors.Is(err, bide.ErrTimeout) {
+					answer, err = "no", nil // nobody spoke up for two days
+				}
+				// end person
+				return answer, err
+			})
+			e.work(invoice)
+			h := start(e, invoice, "")
+			began, want, took := time.Now(), "no", 48*time.Hour
+			time.Sleep(26 * time.Hour)
+			if answers {
+				want, took = "yes", 26*time.Hour
+				e.ok(e.client.Signal(e.Context(), h.ID(), "approved?", "yes"))
+			}
+			if answer, err := result(e, h); answer != want || err != nil || time.Since(began).Round(time.Second) != took {
+				e.Errorf("%q, %v after %v; want %q after %v", answer, err, time.Since(began), want, took)
+			}
+		})
 	}
 }

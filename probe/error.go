@@ -5,11 +5,10 @@ import (
 	"fmt"
 
 	"github.com/bide-dev/bide"
-	"github.com/bide-dev/bide/wait"
 )
 
 func init() {
-	bide.RegisterError(&ConditionError{}, &FailureError{}, &BodyTooLargeError{}, &RedirectError{}, &ResultError{}, &wait.ResponseError{})
+	bide.RegisterError(&ConditionError{}, &FailureError{}, &BodyTooLargeError{}, &RedirectError{}, &ResultError{})
 }
 
 // ConditionError is a CEL expression that could not be evaluated on an answer, of
