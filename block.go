@@ -131,7 +131,7 @@ func (t *turn) arm() {
 func (t *turn) onTimer() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ending != open {
+	if t.ending != open || t.yield {
 		return
 	}
 	at := t.now()
@@ -258,7 +258,7 @@ func (v *verb) wait(data Wait, until time.Time, match func(*Message) bool) (why,
 			}
 		}
 	}
-	if !until.IsZero() && !until.After(t.now()) {
+	if !until.IsZero() && !until.After(t.now()) && !t.yield { // which is for the next turn then
 		t.mu.Unlock()
 		return whyTimer, nil
 	}

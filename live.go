@@ -16,11 +16,14 @@ func (v *verb) acts(m *Message) bool {
 
 // settled ends the verb by a person's word.
 func (v *verb) settled(m *Message, attempt int) ([]byte, error) {
-	r := Record{Data: m.Data, Attempt: attempt, By: "complete"}
+	return v.finish(settlement(m, attempt), m)
+}
+
+func settlement(m *Message, attempt int) Record {
 	if m.Op == OpFailWait {
-		r.Data, r.Error, r.By = nil, m.Error, "fail"
+		return Record{Error: m.Error, Attempt: attempt, By: "fail"}
 	}
-	return v.finish(r, m)
+	return Record{Data: m.Data, Attempt: attempt, By: "complete"}
 }
 
 // note leaves a record of an act that does not end the wait.

@@ -77,10 +77,12 @@ type PollState struct {
 	Seen Observation `json:"seen,omitzero"`
 	// Base is the pause before jitter, Floor what the server asked for, by Source:
 	// why the next check comes when it does.
-	Base    time.Duration `json:"base_ns,omitempty"`
-	Floor   time.Duration `json:"floor_ns,omitempty"`
-	Source  string        `json:"floor_source,omitempty"`
-	TooLate bool          `json:"too_late,omitempty"` // the floor is hard and beyond the deadline
+	Base   time.Duration `json:"base_ns,omitempty"`
+	Floor  time.Duration `json:"floor_ns,omitempty"`
+	Source string        `json:"floor_source,omitempty"`
+	// NotBefore is when a server that has refused may be asked again: there is no
+	// check before, at the deadline neither.
+	NotBefore time.Time `json:"not_before,omitzero"`
 	// LastPending is when a check last saw "not yet".
 	LastPending time.Time `json:"last_pending,omitzero"`
 	ShareSeq    int64     `json:"share_seq,omitempty"` // of the newest shared check

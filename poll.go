@@ -2,6 +2,7 @@ package bide
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,6 +95,7 @@ type pollRun struct {
 	state      Wait
 	*PollState           // of state
 	trigger    Trigger   // of the next check
+	hint       wait.Hint // of the last
 	shareNext  time.Time // when the next shared check is due
 }
 
@@ -119,7 +121,7 @@ func (p *pollRun) run() ([]byte, error) {
 		}
 		if skipped {
 			if c.Trigger == TriggerFinal {
-				_, data, err := p.over(Record{Error: NewFailure(p.timedOut(ReasonTotalTimeout)), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)})
+				_, data, err := p.over(Record{Error: NewFailure(p.timedOut(ReasonTotalTimeout)), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)}, nil)
 				return data, err
 			}
 			continue
@@ -151,6 +153,23 @@ func (p *pollRun) load() {
 	if p.learned > 0 {
 		p.plan.Strategy = learnedStrategy{p.t.w, p.name, p.learned, p.plan.Min}
 	}
+	if s := p.started; s != nil && !resumed {
+		p.afterStart(s)
+	}
+}
+
+// afterStart plans the first check of a job: after an interval, and not before its
+// start said that it may come.
+func (p *pollRun) afterStart(s *started) {
+	at := s.At
+	if at.IsZero() { // a person has said that it was started
+		at = p.began
+	}
+	p.State.ETA, p.Sticky = s.ETA, s.Hint.Interval
+	p.schedule(s.Hint, at)
+	if p.initialDelay != nil {
+		p.state.NextAt = later(after(p.began, *p.initialDelay), after(at, p.Floor))
+	}
 }
 
 // keep is the state as it is kept: what is written does not change under the pen.
@@ -159,6 +178,13 @@ func (p *pollRun) keep() Wait {
 	s.Log = s.Log.clone()
 	w.Streak, w.Poll = p.Errors, &s
 	return w
+}
+
+// keepNow makes the state part of the next commit, though the poll does not wait.
+func (p *pollRun) keepNow() {
+	p.t.mu.Lock()
+	defer p.t.mu.Unlock()
+	p.keepWaitLocked(p.keep())
 }
 
 // ask makes a check, or has it from another poll that shares it. It is skipped,
@@ -212,11 +238,15 @@ func (p *pollRun) attempt() (json.RawMessage, error) {
 	p.t.mu.Lock() // a check that was abandoned may still tell
 	seen, percent := a.seen, a.upto
 	p.t.mu.Unlock()
-	if err == nil || err == errPending || err == errUnchanged || seen != (Observation{}) {
+	p.hint = seen.Hint
+	if err == errUnchanged { // which need not repeat them
+		seen.ETag, seen.LastModified = cmp.Or(seen.ETag, p.Seen.ETag), cmp.Or(seen.LastModified, p.Seen.LastModified)
+	}
+	if err == nil || err == errPending || err == errUnchanged {
 		if seen.ETag != p.Seen.ETag {
 			p.Unheld = 0
 		}
-		p.Seen = seen
+		p.Seen = Observation{ETag: seen.ETag, LastModified: seen.LastModified}
 	}
 	if !seen.ETA.IsZero() {
 		p.State.ETA = seen.ETA
@@ -232,19 +262,19 @@ func (p *pollRun) attempt() (json.RawMessage, error) {
 func (p *pollRun) judge(c *Check, data json.RawMessage, err error) (bool, []byte, error) {
 	c.EndedAt = p.t.now()
 	p.state.Attempt++
-	hint := p.Seen.Hint
+	hint := p.hint
 	switch {
 	case err == nil:
 		c.Outcome = wait.Succeeded
 	case err == errPending || err == errUnchanged:
 		c.Outcome = wait.Pending
 		p.LastPending = c.EndedAt
-		p.Saw(c.EndedAt.Sub(c.StartedAt), p.hold)
+		p.Saw(c.EndedAt.Sub(c.StartedAt), p.plan.Hold())
 	default:
 		c.Err = err
 		if c.Outcome, hint = wait.Judge(err); hint.After == 0 && hint.Interval == 0 {
 			hard := hint.Hard
-			hint = p.Seen.Hint // which the check may have told by itself
+			hint = p.hint // which the check may have told by itself
 			hint.Hard = hint.Hard || hard
 		}
 		if len(p.fatal) > 0 && hasType(err, p.fatal) {
@@ -262,12 +292,17 @@ func (p *pollRun) judge(c *Check, data json.RawMessage, err error) (bool, []byte
 	p.Log.checked(c)
 	over, result, failure := p.isOver(c)
 	if !over {
-		p.schedule(hint)
-		c.NextAt = p.state.NextAt
+		p.schedule(hint, p.t.now())
+		if !p.state.NextAt.After(p.t.now()) { // the next follows at once, and may kill the process
+			p.keepNow()
+		}
+		c.Base, c.Floor, c.FloorFrom = p.Base, p.Floor, p.Source
+		if !p.refusedBeyond(p.state.Until) {
+			c.NextAt = p.state.NextAt
+		}
 	}
 	if p.onCheck != nil {
 		c.Value, c.Percent, c.ETA = p.state.LastValue, p.Percent, p.State.ETA
-		c.Base, c.Floor, c.FloorFrom = p.Base, p.Floor, p.Source
 		p.t.w.contain("OnCheck", p.name, func() { p.onCheck(*c) })
 	}
 	if !over {
@@ -280,49 +315,15 @@ func (p *pollRun) judge(c *Check, data json.RawMessage, err error) (bool, []byte
 	if c.Outcome == wait.Succeeded {
 		p.remember(c.EndedAt, c.Trigger == TriggerWebhook)
 	}
-	return p.over(r)
+	return p.over(r, nil)
 }
 
-// wakes matches what ends the pause: a person's word, or a delivery.
-func (p *pollRun) wakes(m *Message) bool {
-	return p.acts(m) || p.hook != nil && m.Op == OpSignal && m.Name == p.hook.h.signal()
-}
-
-// hurryFor is how long checks come close together after a webhook has said that it
-// is time to look and the check did not yet see it.
-const hurryFor = 30 * time.Second
-
-// delivered takes up a webhook's delivery: it ends the poll, or lets it check now.
-func (p *pollRun) delivered(m *Message) (done bool, data []byte, err error) {
-	p.t.mu.Lock()
-	p.t.consumed = append(p.t.consumed, m.Seq)
-	p.t.changes++
-	p.t.mu.Unlock()
-	if p.hook.complete && p.done(m.Data) {
-		p.Log.changed(p.t.now(), m.Data, p.Percent)
-		p.remember(p.t.now(), true)
-		return p.over(Record{Data: m.Data, Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since), By: string(TriggerWebhook)})
-	}
-	p.trigger, p.HurryTo = TriggerWebhook, after(p.t.now(), hurryFor)
-	return false, nil, nil
-}
-
-// closeHook lets later deliveries be told that they are late.
-func (p *pollRun) closeHook() {
-	if p.hook == nil {
-		return
-	}
-	p.t.mu.Lock()
-	p.hook.h.expire(p.t, true)
-	p.t.mu.Unlock()
-}
-
-// over ends the poll.
-func (p *pollRun) over(r Record) (bool, []byte, error) {
+// over ends the poll, by a person's word if there is one.
+func (p *pollRun) over(r Record, m *Message) (bool, []byte, error) {
 	p.closeHook()
 	log := p.Log.clone()
 	r.Poll = &log
-	data, err := p.finish(r, nil)
+	data, err := p.finish(r, m)
 	return true, data, err
 }
 
@@ -366,9 +367,10 @@ func (p *pollRun) usedUp(last Trigger) string {
 	return ""
 }
 
-// stallsAt is when the poll has stalled, unless the progress rises before.
+// stallsAt is when the poll has stalled, unless the progress rises before. An
+// error says nothing of the progress: then it is for the next answer to tell.
 func (p *pollRun) stallsAt() (time.Time, bool) {
-	if p.stallTimeout == nil {
+	if p.stallTimeout == nil || p.Errors+p.Throttled > 0 {
 		return time.Time{}, false
 	}
 	return after(later(p.PercentAt, p.state.Since), *p.stallTimeout), true
@@ -387,113 +389,30 @@ func (p *pollRun) timedOut(reason string) error {
 		LastProgress: p.progress(), LastErr: p.state.LastError.Err(), LastErrAt: p.state.LastErrAt}
 }
 
-// schedule draws the time of the next check, once: it is kept, never drawn again.
-func (p *pollRun) schedule(h wait.Hint) {
+// schedule draws the time of the check after the one that ended at a time, once: it
+// is kept, never drawn again.
+func (p *pollRun) schedule(h wait.Hint, ended time.Time) {
 	plan := p.plan
-	if !p.HurryTo.After(p.t.now()) {
+	if !p.HurryTo.After(ended) {
 		plan.Min = max(plan.Min, p.relaxed())
 	}
-	n := plan.Next(&p.State, h, p.t.now(), p.state.Until, p.t.w.random)
-	p.Base, p.Floor, p.Source, p.TooLate = n.Base, n.Floor, "", n.TooLate
-	if n.Floor > 0 {
-		if p.Source = h.Source; p.Source == "" {
-			p.Source = "X-Poll-Interval"
-		}
+	n := plan.Next(&p.State, h, ended, p.state.Until, p.t.w.random)
+	p.Base, p.Floor, p.Source, p.NotBefore = n.Base, n.Floor, "", n.NotBefore
+	switch {
+	case n.Floor == 0:
+	case h.After >= n.Floor:
+		p.Source = h.Source
+	case p.Sticky >= n.Floor:
+		p.Source = "X-Poll-Interval"
 	}
 	p.state.NextAt = after(n.At, 0)
 	if !p.shareNext.IsZero() && !n.TooLate { // as all who share it, and a little spread out
-		spread := time.Duration(p.t.w.random() * 0.1 * float64(max(p.shareNext.Sub(p.t.now()), 0)))
-		p.state.NextAt = later(after(p.shareNext, spread), p.t.now())
+		spread := time.Duration(p.t.w.random() * 0.1 * float64(max(p.shareNext.Sub(ended), 0)))
+		p.state.NextAt = later(after(p.shareNext, spread), ended)
 	}
-	if at, ok := p.stallsAt(); ok && at.Before(p.state.NextAt) && n.Floor == 0 { // whether it has stalled is for a check to say
-		p.state.NextAt = later(at, p.t.now())
-	}
-}
-
-// pause waits for the next check; a webhook may hurry it, a person hurry, extend
-// or settle it.
-func (p *pollRun) pause() (done bool, data []byte, err error) {
-	for {
-		next := p.state.NextAt
-		p.trigger = TriggerTimer
-		switch u := p.state.Until; {
-		case u.IsZero():
-		case p.TooLate:
-			next = u
-		case u.Sub(next) < wait.Floor:
-			next, p.trigger = u, TriggerFinal
-		case !u.After(p.t.now()): // a check that comes after the deadline, since nobody was there, is the last
-			p.trigger = TriggerFinal
-		}
-		p.state.NextAt = next
-		why, m := p.wait(p.keep(), next, p.wakes)
-		switch why {
-		case whyCanceled:
-			p.cancelNow()
-			return true, nil, ErrCanceled
-		case whyTimer:
-			if p.TooLate {
-				return p.over(Record{Error: NewFailure(p.timedOut(ReasonRetryAfter)), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)})
-			}
-			return false, nil, nil
-		}
-		switch m.Op {
-		case OpSignal:
-			return p.delivered(m)
-		case OpCompleteWait, OpFailWait:
-			p.closeHook()
-			data, err = p.settled(m, p.state.Attempt)
-			return true, data, err
-		case OpExtendWait:
-			if !p.state.Until.IsZero() {
-				p.state.Until = after(p.state.Until, extension(m))
-				p.extended()
-			}
-			p.note(KindExtended, m, nil)
-		default:
-			p.note(KindChecked, m, nil)
-			p.trigger = TriggerManual
-			return false, nil, nil
+	if at, ok := p.stallsAt(); ok && n.Floor == 0 { // whether it has stalled is for a check to say
+		if at = later(at, after(ended, max(p.plan.Min, wait.Floor))); at.Before(p.state.NextAt) {
+			p.state.NextAt = at
 		}
 	}
-}
-
-// extended makes up for a next check that had been cut to the old deadline.
-func (p *pollRun) extended() {
-	if p.TooLate && p.Floor > 0 {
-		p.TooLate, p.state.NextAt = false, after(p.state.LastErrAt, p.Floor)
-	}
-}
-
-// wasInterrupted reports whether an earlier turn may have begun a check and
-// never told.
-func (p *pollRun) wasInterrupted() bool {
-	p.t.mu.Lock()
-	defer p.t.mu.Unlock()
-	return p.t.interrupted && p.b.fresh && !p.state.NextAt.After(p.t.now())
-}
-
-// interrupted counts the check that an earlier turn may have begun: a check that
-// kills its process must not do so for ever. It may not have begun: the first
-// time, look at once. Only one that kills its process again and again is kept at
-// a distance.
-func (p *pollRun) interrupted() (bool, []byte, error) {
-	again := p.Errors > 0
-	c := Check{Poll: p.name, Trigger: TriggerResume, Outcome: wait.Interrupted, Err: ErrInterrupted, EndedAt: p.t.now()}
-	if u := p.state.Until; !u.IsZero() && !p.state.NextAt.Before(u) { // it was the last
-		c.Trigger = TriggerFinal
-	}
-	p.state.Attempt++
-	p.failed(c.Outcome, ErrInterrupted)
-	p.Log.checked(&c)
-	if over, _, err := p.isOver(&c); over {
-		return p.over(Record{Error: NewFailure(err), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)})
-	}
-	if p.state.NextAt = p.t.now(); again {
-		p.schedule(wait.Hint{})
-	}
-	p.t.mu.Lock()
-	p.keepWaitLocked(p.keep()) // before the check: should it kill this process too
-	p.t.mu.Unlock()
-	return false, nil, nil
 }

@@ -15,9 +15,10 @@ const (
 
 type pollConfig struct {
 	plan           wait.Plan
-	learned        time.Duration // interval to be as good as; 0: not learned
-	hold           time.Duration // of a long poll
+	learned        time.Duration  // interval to be as good as; 0: not learned
+	hold           *time.Duration // of a long poll
 	initialDelay   *time.Duration
+	started        *started // of a job; nil otherwise
 	maxAttempts    int
 	maxErrors      int
 	timeout        *time.Duration
@@ -42,6 +43,7 @@ func (n MaxAttempts) poll(c *pollConfig)          { c.maxAttempts = int(n); c.un
 func (n MaxConsecutiveErrors) poll(c *pollConfig) { c.maxErrors = int(n) }
 func (d Timeout) poll(c *pollConfig)              { c.timeout = (*time.Duration)(&d) }
 func (d AttemptTimeout) poll(c *pollConfig)       { c.attemptTimeout = time.Duration(d) }
+func (d LongPoll) poll(c *pollConfig)             { c.hold = (*time.Duration)(&d) }
 func (d StallTimeout) poll(c *pollConfig)         { c.stallTimeout = (*time.Duration)(&d) }
 func (NoTimeout) poll(c *pollConfig)              { c.unbounded = true }
 func (f OnCheck) poll(c *pollConfig)              { c.onCheck = f }
@@ -49,11 +51,6 @@ func (f OnCheck) poll(c *pollConfig)              { c.onCheck = f }
 func (Exact) poll(c *pollConfig) { c.plan.Jitter = new(wait.NoJitter) }
 
 func (n NonRetryableErrorTypes) poll(c *pollConfig) { c.fatal = n }
-
-func (l LongPoll) poll(c *pollConfig) {
-	c.hold = time.Duration(l)
-	c.plan.Strategy = wait.LongPoll{Hold: c.hold, Otherwise: c.plan.Strategy}
-}
 
 // PollOption is an option of [Poll].
 type PollOption interface{ poll(*pollConfig) }
@@ -84,8 +81,8 @@ type ETA struct {
 }
 
 // LongPoll says that the check asks a server that holds its answer back for up to
-// so long (at most 60 s) until there is news. It is asked again at once; should it
-// turn out not to hold, by the strategy that was given before this option.
+// so long (1 s to 60 s) until there is news. It is asked again at once; should it
+// turn out not to hold, by the strategy that is given besides.
 type LongPoll time.Duration
 
 // InitialDelay is how long a poll waits before its first check (default: not at
@@ -122,8 +119,11 @@ func newPollConfig(opts []PollOption) (pollConfig, error) {
 	for _, o := range opts {
 		o.poll(&c)
 	}
-	if c.hold > 0 {
-		c.attemptTimeout = max(c.attemptTimeout, c.hold+longPollGrace)
+	if c.hold != nil {
+		if *c.hold == 0 { // to package wait that is the default
+			return c, &InvalidError{Field: "LongPoll.Hold", Reason: "is 0; it must be from 1 s to 1 m"}
+		}
+		c.plan.Strategy = wait.LongPoll{Hold: *c.hold, Otherwise: c.plan.Strategy}
 	}
 	if err := c.plan.Check(); err != nil {
 		return c, invalidField(err)
@@ -153,6 +153,9 @@ func newPollConfig(opts []PollOption) (pollConfig, error) {
 		return c, &InvalidError{Field: "Breaker.Name", Reason: "is empty: polls share a breaker by its name"}
 	case c.timeout == nil && !c.unbounded:
 		return c, &InvalidError{Field: "Timeout", Reason: "a poll needs an end: give Timeout, MaxAttempts, or NoTimeout{} to say that it has none"}
+	}
+	if hold := c.plan.Hold(); hold > 0 {
+		c.attemptTimeout = max(c.attemptTimeout, hold+longPollGrace)
 	}
 	return c, nil
 }

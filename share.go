@@ -82,6 +82,7 @@ func (p *pollRun) shared() (data json.RawMessage, err error, later time.Time) {
 
 // adopt is the other's check as if it were this poll's.
 func (p *pollRun) adopt(s *sharedCheck) (json.RawMessage, error) {
+	p.hint = wait.Hint{}
 	if s.Error != nil {
 		return nil, &sharedError{s.Error.Err(), s.Outcome, wait.Hint{After: max(s.At.Add(s.Floor).Sub(p.t.now()), 0), Hard: s.Hard, Source: "shared"}}
 	}
@@ -98,7 +99,7 @@ func (p *pollRun) publish(fact Fact, s sharedCheck, data json.RawMessage, err er
 		s.Value = p.state.LastValue
 	}
 	s.Outcome = 0
-	hint := p.Seen.Hint
+	hint := p.hint
 	state := p.State
 	if err != nil && err != errPending && err != errUnchanged {
 		s.Outcome, hint = wait.Judge(err)

@@ -26,10 +26,12 @@ type Next struct {
 	// Floor is what the server asked for, 0 if nothing; the back-off, if it has
 	// refused without saying for how long.
 	Floor time.Duration
+	// NotBefore is the end of a hard floor; zero for none.
+	NotBefore time.Time
 	// Final: it is the check at the deadline.
 	Final bool
-	// TooLate: a server's hard floor lies beyond the deadline: at At there is no
-	// check, the wait is over.
+	// TooLate: NotBefore lies beyond the deadline: at At there is no check, the wait
+	// is over.
 	TooLate bool
 }
 
@@ -94,10 +96,13 @@ func (p *Plan) Next(s *State, h Hint, now, deadline time.Time, rnd func() float6
 		delay = max(delay, plus(n.Floor, times(n.Floor, spread)))
 	}
 	n.At = add(now, delay)
+	if h.Hard && h.After > 0 {
+		n.NotBefore = add(now, h.After)
+	}
 	if deadline.IsZero() || deadline.Sub(n.At) >= low {
 		return n
 	}
-	n.TooLate = h.Hard && h.After > 0 && add(now, h.After).After(deadline)
+	n.TooLate = n.NotBefore.After(deadline)
 	n.At, n.Final = deadline, !n.TooLate
 	return n
 }
