@@ -187,7 +187,7 @@ func (v *verb) begin(ctx Context, kind Kind, name string, records bool) error {
 		t.unwind(parking)
 		b.exitLocked()
 	}
-	if kind != KindJoin && !s.detached && (b.canceled || t.canceled && b.n >= b.last) {
+	if kind != KindJoin && !kind.holdsOthers() && !s.detached && (b.canceled || t.canceled && b.n >= b.last) {
 		v.canceledLocked()
 		t.mu.Unlock()
 		return ErrCanceled
@@ -195,6 +195,10 @@ func (v *verb) begin(ctx Context, kind Kind, name string, records bool) error {
 	t.mu.Unlock()
 	return nil
 }
+
+// holdsOthers reports whether the verb runs verbs of its own. A cancel is for those
+// to see: they may have begun in an earlier turn, and the code around them cleans up.
+func (k Kind) holdsOthers() bool { return k == KindPhase || k == KindRace || k == KindBranch }
 
 func sameVerb(kept, called Kind) bool {
 	return kept == called || kept == KindStepStarted && called == KindStep || kept == KindExtended || kept == KindChecked

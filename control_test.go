@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -376,11 +377,11 @@ func TestControlCancelBlocked(t *testing.T) {
 			if !errors.Is(err, bide.ErrCanceled) {
 				t.Errorf("%s returned %v, want ErrCanceled", verb, err)
 			}
-			for what, next := range verbs {
+			for _, what := range slices.Sorted(maps.Keys(verbs)) { // in the same order on replay
 				if what == "race" || what == "all" || what == "phase" {
 					continue // they see it in their parts
 				}
-				if err := next(ctx); !errors.Is(err, bide.ErrCanceled) {
+				if err := verbs[what](ctx); !errors.Is(err, bide.ErrCanceled) {
 					t.Errorf("%s after the cancel returned %v, want ErrCanceled", what, err)
 				}
 			}

@@ -113,7 +113,7 @@ func (j Job[ID, S, R]) fetch(ctx Context, name string, id ID) (R, error) {
 	}
 	return Step(ctx, name+" fetch", func(ctx context.Context) (R, error) {
 		r, err := j.Fetch(ctx, id)
-		if err != nil && time.Now().Before(until) {
+		if err != nil && attemptOf(ctx).v.t.now().Before(until) {
 			switch httpStatus(err) {
 			case http.StatusNotFound, http.StatusConflict, http.StatusTooEarly:
 				err = &early{err}
@@ -145,7 +145,7 @@ func jobStart(ctx context.Context, id any) started {
 	a.observe(id)
 	a.v.t.mu.Lock()
 	defer a.v.t.mu.Unlock()
-	return started{At: now(), Hint: a.seen.Hint, ETA: a.seen.ETA}
+	return started{At: a.v.t.now(), Hint: a.seen.Hint, ETA: a.seen.ETA}
 }
 
 // early is an error of a fetch that may be none a moment later.

@@ -3,9 +3,12 @@ package bide
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/bide-dev/bide/wait"
 )
@@ -82,6 +85,7 @@ type loop struct {
 	name      string
 	fn        func(context.Context) (Result, error)
 	pace      wait.Pace
+	fixed     bool // by the schedule, not by the pace
 	schedule  Schedule
 	misfire   Misfire
 	delay     *time.Duration
@@ -93,6 +97,9 @@ type loop struct {
 }
 
 func iteration(fn any) func(context.Context) (Result, error) {
+	if reflect.ValueOf(fn).IsNil() {
+		return nil
+	}
 	switch fn := fn.(type) {
 	case func(context.Context):
 		return func(ctx context.Context) (Result, error) { fn(ctx); return LoopOK, nil }
@@ -112,16 +119,26 @@ func iteration(fn any) func(context.Context) (Result, error) {
 
 func (l *loop) check() error {
 	switch {
-	case l.name == "" || strings.ContainsFunc(l.name, func(r rune) bool { return r <= ' ' }) || len(l.name) > maxID-len(loopPrefix):
+	case l.name == "" || strings.ContainsFunc(l.name, unfit) || len(l.name) > maxID-len(loopPrefix):
 		return &InvalidError{Field: "loop name", Reason: fmt.Sprintf("is %q; give it a plain, lasting name without white space", l.name)}
 	case l.fn == nil:
 		return &InvalidError{Field: "function", Reason: "is nil"}
-	case l.schedule != nil && l.pace.Interval != 0:
+	case l.fixed && l.schedule == nil:
+		return &InvalidError{Field: "On", Reason: "was given no schedule"}
+	case l.fixed && (l.misfire < MisfireOnce || l.misfire > MisfireAll):
+		return &InvalidError{Field: "On", Reason: fmt.Sprintf("was given the misfire policy %d, which is none of the constants", l.misfire)}
+	case l.fixed && l.pace.Interval != 0:
 		return &InvalidError{Field: "Every", Reason: "and On exclude each other"}
+	case l.fixed && (l.pace.Min != 0 || l.pace.MaxMultiplier != 0 || l.pace.Adaptive != nil):
+		return &InvalidError{Field: "On", Reason: "fixes the times: leave MinInterval, MaxMultiplier and Adaptive out"}
+	case !l.fixed && l.pace.Interval == 0:
+		return &InvalidError{Field: "Every", Reason: "and On are both missing; give one of them"}
 	case l.timeout <= 0:
 		return &InvalidError{Field: "AttemptTimeout", Reason: "must be above 0"}
 	case l.delay != nil && *l.delay < 0:
 		return &InvalidError{Field: "InitialDelay", Reason: "is negative"}
+	case l.group.Name == "" && l.group.Limit != 0:
+		return &InvalidError{Field: "Group.Name", Reason: "is empty"}
 	case l.group.Name != "" && l.group.Limit < 1:
 		return &InvalidError{Field: "Group.Limit", Reason: "must be at least 1"}
 	}
@@ -130,11 +147,28 @@ func (l *loop) check() error {
 			return invalidField(err)
 		}
 	}
-	if l.schedule != nil {
+	if l.fixed {
 		return nil
 	}
-	return invalidField(l.pace.Check())
+	return paceField(l.pace.Check())
 }
+
+// paceField is a complaint about a pace by the names of its options.
+func paceField(err error) error {
+	var f *wait.FieldError
+	if errors.As(err, &f) {
+		switch f.Field {
+		case "Interval":
+			return &InvalidError{Field: "Every", Reason: f.Reason}
+		case "Min":
+			return &InvalidError{Field: "MinInterval", Reason: f.Reason}
+		}
+	}
+	return invalidField(err)
+}
+
+// unfit are the characters that an id, which a loop's name becomes, must not have.
+func unfit(r rune) bool { return r <= ' ' || r == 0x7f || r == utf8.RuneError }
 
 func (d Every) loop(l *loop)          { l.pace.Interval = time.Duration(d) }
 func (d MinInterval) loop(l *loop)    { l.pace.Min = time.Duration(d) }
@@ -147,7 +181,7 @@ func (c Condition) loop(l *loop)      { l.condition = c }
 func (a Adaptive) loop(l *loop)       { l.pace.Adaptive = (*wait.Adaptive)(&a) }
 func (g Group) loop(l *loop)          { l.group = g }
 func (q Queue) loop(l *loop)          { l.def.queue = string(q) }
-func (s schedule) loop(l *loop)       { l.schedule, l.misfire = s.times, s.misfire }
+func (s schedule) loop(l *loop)       { l.fixed, l.schedule, l.misfire = true, s.times, s.misfire }
 
 // RunImmediately lets a new loop's first iteration begin at once.
 type RunImmediately struct{}
@@ -172,7 +206,8 @@ type Group struct {
 }
 
 // Schedule says when: the first time after the given one, or the zero time for
-// never. Package cron makes them of cron expressions.
+// never. Package cron makes them of cron expressions. A loop whose Schedule panics,
+// or does not move on, is stuck until it is mended.
 type Schedule interface {
 	Next(after time.Time) time.Time
 }
@@ -198,7 +233,9 @@ type schedule struct {
 }
 
 // ScheduledAt returns the time that the iteration whose context it is given is for,
-// however late it runs; zero elsewhere.
+// however late it runs: that of the schedule or the end of the interval, or of the
+// trigger. An iteration that is begun anew after a crash has the same again, so an
+// id made of it starts one run and not two. It is zero elsewhere.
 func ScheduledAt(ctx context.Context) time.Time {
 	if a := attemptOf(ctx); a != nil {
 		return a.due

@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bide-dev/bide/wait"
@@ -22,16 +24,17 @@ type loopRun struct {
 	*verb
 	*loop
 	wait       Wait
-	*LoopState      // of wait
-	force      bool // a trigger began this iteration
-	thenPause  bool // a trigger of a paused loop
-	overdue    bool // the time passed while nobody was there
+	*LoopState           // of wait
+	ended      time.Time // when the last iteration of this turn was over
+	redo       bool      // the next iteration makes up for one that was interrupted
+
+	// Of the trigger that began the iteration, if one did:
+	asked     []int64   // messages; consumed when the iteration is over, so that it outlives a crash
+	askedAt   time.Time // zero: none
+	thenPause bool      // the loop is paused, and to be so again
 }
 
-var (
-	errSkip    = errors.New("skipped")
-	errAborted = errors.New("aborted")
-)
+var errAborted = errors.New("aborted")
 
 func (l *loop) run(ctx Context) Next {
 	v, err := begin(ctx, KindLoop, l.name, false)
@@ -53,24 +56,35 @@ func (r *loopRun) load() {
 	r.LoopState = &LoopState{}
 	if !resumed {
 		r.wait = Wait{Kind: KindLoop, Since: r.began, NextAt: r.first()}
-		r.Interval = r.pace.Interval
-		r.Effective = r.pace.Effective(r.PaceState)
+		r.Interval, r.Multiplier = r.pace.Interval, 1
+		r.Effective = r.effective()
+		if r.keep(); !r.wait.NextAt.After(r.t.now()) {
+			r.flush() // before the first iteration, should it kill this process
+		}
 		return
 	}
 	if r.wait.Loop != nil {
 		*r.LoopState = *r.wait.Loop
 	}
-	r.Breaker = cloned(r.Breaker)
+	if r.Breaker = cloned(r.Breaker); r.breaker == nil {
+		r.Breaker = nil
+	}
 	if r.Interval != r.pace.Interval {
 		r.reload()
 	}
-	r.Effective = r.pace.Effective(r.PaceState)
-	r.t.mu.Lock()
-	cut := r.t.interrupted && r.b.fresh && !r.wait.NextAt.After(r.t.now())
-	r.t.mu.Unlock()
-	if cut || !r.InFlight.IsZero() {
+	r.Effective = r.effective()
+	if r.wasInterrupted() {
 		r.interrupted()
 	}
+}
+
+// wasInterrupted reports whether an earlier turn may have begun an iteration and
+// never told.
+func (r *loopRun) wasInterrupted() bool {
+	t := r.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !r.InFlight.IsZero() || t.interrupted && (!r.wait.NextAt.After(r.t.now()) || slices.ContainsFunc(t.inbox, r.isTrigger))
 }
 
 // first is when a new loop's first iteration begins.
@@ -78,55 +92,76 @@ func (r *loopRun) first() time.Time {
 	switch {
 	case r.delay != nil:
 		return after(r.began, *r.delay)
-	case r.schedule != nil:
+	case r.fixed:
 		return r.tick(r.began)
 	}
-	return after(r.pace.Next(r.PaceState, r.began, r.t.w.random), 0)
+	return r.draw(r.began)
+}
+
+// draw is the end of an interval that begins at t.
+func (r *loopRun) draw(t time.Time) time.Time {
+	return after(r.pace.Next(r.PaceState, t, r.t.w.random), 0)
 }
 
 // tick is the schedule's first time after t; it may have none left.
 func (r *loopRun) tick(t time.Time) time.Time {
 	ahead := r.t.line.Ahead() // the schedule goes by the wall clock
 	next := r.schedule.Next(t.Add(-ahead))
-	if next.IsZero() {
+	switch {
+	case next.IsZero():
 		return t.AddDate(100, 0, 0)
+	case !next.After(t.Add(-ahead)): // else the loop would spin
+		panic(fmt.Sprintf("the schedule of loop %q says that %v is the next time after %v", r.loop.name, next, t))
 	}
 	return after(next.UTC().Round(0), ahead)
 }
 
+// effective is the interval before jitter; a schedule has none.
+func (r *loopRun) effective() time.Duration {
+	if r.fixed {
+		return 0
+	}
+	return r.pace.Effective(r.PaceState)
+}
+
 // reload fits the state to a definition that has changed.
 func (r *loopRun) reload() {
-	r.Interval, r.Base, r.Effective = r.pace.Interval, 0, r.pace.Effective(r.PaceState)
-	r.plan()
+	if r.Interval != r.pace.Interval {
+		r.Interval, r.Base = r.pace.Interval, 0
+		r.plan()
+	} else if r.fixed && r.wait.NextAt.After(r.t.now()) {
+		r.plan()
+	}
 }
 
 // plan sets the next time by when the last iteration ended.
 func (r *loopRun) plan() {
-	from := later(r.LastAt, r.wait.Since)
-	r.Effective = r.pace.Effective(r.PaceState)
-	if r.schedule != nil {
+	r.Effective = r.effective()
+	if r.fixed {
 		r.wait.NextAt = r.tick(r.t.now())
 		return
 	}
-	r.wait.NextAt = later(after(r.pace.Next(r.PaceState, from, r.t.w.random), 0), r.t.now())
+	r.wait.NextAt = later(r.draw(later(r.LastAt, r.wait.Since)), r.t.now())
 }
 
-// interrupted counts an iteration that the process, or the lease, was lost in: an
-// iteration that kills its process must not do so for ever. The first time the
-// next begins at once.
+// interrupted counts an iteration that the process, or the lease, was lost in. It
+// may not have begun: the first time the next begins at once, and for the same
+// time. Only one that kills its process again and again is kept at a distance.
 func (r *loopRun) interrupted() {
-	again := r.Failures > 0
+	again := strings.HasSuffix(r.Outcomes, "i")
 	r.wait.Attempt++
 	r.InFlight = time.Time{}
-	r.pace.Failed(&r.PaceState)
-	r.outcome('i')
-	r.wait.LastError, r.wait.LastErrAt = NewFailure(ErrInterrupted), r.t.now()
-	r.Effective = r.pace.Effective(r.PaceState)
-	if again {
+	r.failed('i', ErrInterrupted, r.t.now())
+	r.Effective = r.effective()
+	if r.redo = !again; again {
 		r.LastAt = r.t.now()
 		r.plan()
+		r.takeTriggers()
+		r.settleTriggers()
 	}
-	r.keep()
+	if r.keep(); r.redo {
+		r.flush() // before the next iteration, should that kill this process too
+	}
 }
 
 // keep makes the state the one to be committed next.
@@ -153,174 +188,127 @@ func cloned(c *wait.Circuit) *wait.Circuit {
 	return &copied
 }
 
-// mine matches what directs the loop: triggers, and the signals of its handle.
-func (r *loopRun) mine(m *Message) bool {
-	return r.acts(m) || m.Op == OpSignal && (m.Name == loopReset || m.Name == loopReload || m.Name == loopAbort)
-}
-
-// staleAfter is how late an iteration may begin and still be no matter of nobody
-// having been there.
-const staleAfter = time.Second
-
-// pause waits for the next time, or a trigger; false says that the loop is stopped.
-func (r *loopRun) pause() bool {
-	r.force, r.overdue = false, false
-	staggered := false
-	for {
-		why, m := r.verb.wait(r.snapshot(), r.wait.NextAt, r.mine)
-		switch why {
-		case whyCanceled:
-			r.cancelNow()
-			return false
-		case whyTimer:
-			if late := r.t.now().Sub(r.wait.NextAt); late > staleAfter && !staggered {
-				if r.overdue = true; r.missed() {
-					continue
-				}
-				staggered = true
-				r.wait.NextAt = r.t.w.stagger.join(r.t.now(), r.loop.name, r.Effective)
-				continue
-			}
-			return true
-		}
-		r.took(m)
-		switch {
-		case m.Op == OpSignal && m.Name == loopReset:
-			r.PaceState = wait.PaceState{Base: r.Base}
-			if r.Breaker != nil {
-				r.Breaker.Reset()
-			}
-			r.plan()
-		case m.Op == OpSignal:
-			if r.Interval != r.pace.Interval {
-				r.reload()
-			}
-		default:
-			r.force, r.thenPause = true, string(m.Data) == `"pause"`
-			r.drain()
-			return true
-		}
-	}
-}
-
-// missed says what is to become of a time that passed while nobody was there; true
-// is to wait for the next.
-func (r *loopRun) missed() bool {
-	if r.schedule == nil || r.misfire != MisfireSkip {
-		return false
-	}
-	r.wait.NextAt = r.tick(r.t.now())
-	return true
-}
-
-// took notes that a message has been taken up. It leaves no record: a loop has no
-// history.
-func (r *loopRun) took(m *Message) {
-	r.t.mu.Lock()
-	r.t.consumed = append(r.t.consumed, m.Seq)
-	r.t.changes++
-	r.t.mu.Unlock()
-}
-
-// drain takes the other triggers that wait: one iteration serves them all.
-func (r *loopRun) drain() {
-	t := r.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	rest := t.inbox[:0]
-	for i := range t.inbox {
-		if m := &t.inbox[i]; m.Op == OpCheckWait && r.acts(m) {
-			t.consumed = append(t.consumed, m.Seq)
-		} else {
-			rest = append(rest, *m)
-		}
-	}
-	t.inbox = rest
-}
-
 // iterate makes one iteration, unless the breaker or the condition is against it.
 func (r *loopRun) iterate() {
-	permit, open := r.permit()
-	if open {
-		return
-	}
 	due := r.wait.NextAt
-	a := &attempt{v: r.verb, number: r.wait.Attempt + 1, limit: r.timeout, last: r.Seen, due: due.Add(-r.t.line.Ahead())}
+	if !r.askedAt.IsZero() {
+		due = r.askedAt
+	}
+	before := cloned(r.Breaker)
+	if permit, open := r.permit(); open {
+		r.skip("breaker")
+	} else if out := r.call(due); out.none() {
+		r.Breaker = before // as if it had not been asked
+		r.passed(out.err)
+	} else {
+		r.judge(permit, out)
+	}
+	r.ended, r.redo = r.t.now(), false
+	r.settleTriggers()
+}
+
+// iterated is how an iteration went.
+type iterated struct {
+	result Result
+	err    error
+	seen   Observation
+	hash   string
+}
+
+// none reports whether it was no iteration: it counts for nothing.
+func (i *iterated) none() bool {
+	return i.err == errAborted || errors.As(i.err, new(skipped)) //nolint:errorlint // ours, never wrapped
+}
+
+// call calls the loop's function.
+func (r *loopRun) call(due time.Time) (out iterated) {
+	t := r.t
+	a := &attempt{v: r.verb, number: r.wait.Attempt + 1, limit: forever, last: r.Seen, due: due.Add(-t.line.Ahead())}
 	r.InFlight = r.t.now()
-	r.t.mu.Lock()
+	t.mu.Lock()
+	t.verbs++ // it is not pinned
 	r.keepWaitLocked(r.snapshot())
-	r.t.flushLate(progressAfter)
-	r.t.mu.Unlock()
-	result := LoopFail
+	t.flushLate(progressAfter)
+	t.mu.Unlock()
+	var result Result
 	_, err := a.run(func(ctx context.Context) (json.RawMessage, error) {
-		if r.condition != nil && !r.condition(ctx) {
-			return nil, errSkip
-		}
-		leave, err := r.enter(ctx)
+		leave, err := r.enter(ctx, a)
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
+		if r.condition != nil && !r.condition(ctx) {
+			return nil, skipped("condition")
+		}
 		res, err := r.fn(ctx)
-		r.t.mu.Lock()
+		t.mu.Lock()
 		result = res
-		r.t.mu.Unlock()
+		t.mu.Unlock()
 		return nil, err
 	})
 	r.InFlight = time.Time{}
-	r.t.mu.Lock()
-	seen, hash := a.seen, a.hash()
-	if err == nil && (result < LoopOK || result > LoopSkip) {
-		err = &InvalidError{Field: "loop result", Reason: "is none of the constants"}
-	}
-	aborted := r.t.canceled && !r.detached
-	r.t.mu.Unlock()
+	t.mu.Lock() // a function that was abandoned may still tell
+	defer t.mu.Unlock()
+	out = iterated{result, err, a.seen, a.hash()}
 	switch {
-	case aborted || err == errAborted:
-		r.breakerDone(permit, nil, 0)
-		r.next(due)
-	case err == errSkip || err == nil && result == LoopSkip:
-		r.breakerDone(permit, nil, 0)
-		r.Skipped = "condition"
-		r.outcome('-')
-		r.next(due)
-	default:
-		r.done(result, err, seen, hash)
-		_, hint := wait.Judge(err)
-		if err == nil {
-			hint = seen.Hint
-		}
-		worked := err == nil && result != LoopFail
-		r.breakerDone(permit, &worked, hint.After)
-		r.next(due)
-		if floor := after(r.t.now(), hint.After); hint.After > 0 && floor.After(r.wait.NextAt) {
-			r.wait.NextAt = floor
+	case t.canceled && !r.detached:
+		out.err = errAborted
+	case err == nil && (result < LoopOK || result > LoopSkip):
+		out.err = &InvalidError{Field: "loop result", Reason: fmt.Sprintf("%d is none of the constants", result)}
+	case err == nil && result == LoopSkip:
+		out.err = skipped("function")
+	}
+	return out
+}
+
+// skipped says why an iteration was none.
+type skipped string
+
+func (s skipped) Error() string { return string(s) }
+
+// judge does what the outcome asks for, and sets the next time.
+func (r *loopRun) judge(p wait.Permit, out iterated) {
+	hint := out.seen.Hint
+	if out.err != nil {
+		if _, said := wait.Judge(out.err); said != (wait.Hint{}) {
+			hint = said
 		}
 	}
-	if r.thenPause {
-		r.thenPause = false
-		r.keep()
-		if err := r.t.w.store.Control(r.t.w.base, r.t.run.ID, Command{Op: OpPause}); err != nil {
-			r.t.w.log.Error("cannot pause the loop again", "loop", r.loop.name, "error", err)
-		}
+	r.done(out)
+	worked := out.err == nil && out.result != LoopFail
+	r.report(p, worked, hint.After)
+	r.next()
+	if floor := max(hint.After, hint.Interval); floor > 0 {
+		r.notBefore(after(r.t.now(), floor))
 	}
 }
 
+// passed is after what was no iteration.
+func (r *loopRun) passed(err error) {
+	var why skipped
+	if errors.As(err, &why) {
+		r.skip(string(why))
+		return
+	}
+	r.next()
+}
+
+// skip passes the time over: nothing is counted.
+func (r *loopRun) skip(why string) {
+	r.Skipped = why
+	r.outcome('-')
+	r.next()
+}
+
 // done counts an iteration.
-func (r *loopRun) done(result Result, err error, seen Observation, hash string) {
+func (r *loopRun) done(out iterated) {
 	r.wait.Attempt++
 	r.LastAt, r.Skipped = r.t.now(), ""
-	if err != nil || result == LoopFail {
-		if err == nil {
-			err = errors.New("it said that it failed")
+	if out.err != nil || out.result == LoopFail {
+		if out.err == nil {
+			out.err = errors.New("it said that it failed")
 		}
-		before := r.Multiplier
-		r.pace.Failed(&r.PaceState)
-		r.outcome('f')
-		r.wait.LastError, r.wait.LastErrAt = NewFailure(err), r.LastAt
-		if r.Multiplier != before {
-			r.say("loop backs off", slog.Int("failures", r.Failures), slog.Int("multiplier", r.Multiplier), slog.Any("error", err))
-		}
+		r.failed('f', out.err, r.LastAt)
 		return
 	}
 	r.LastSuccessAt = r.LastAt
@@ -330,13 +318,15 @@ func (r *loopRun) done(result Result, err error, seen Observation, hash string) 
 	var changed *bool
 	letter := byte('s')
 	switch {
-	case result == LoopChanged || result == LoopUnchanged:
-		changed = new(result == LoopChanged)
-	case seen.Unchanged:
+	case out.result == LoopChanged || out.result == LoopUnchanged:
+		changed = new(out.result == LoopChanged)
+	case out.seen.Unchanged:
 		changed = new(false)
-	case hash != "":
-		changed = new(hash != r.Hash)
-		r.Hash = hash
+	case out.hash != "":
+		changed = new(out.hash != r.Hash)
+	}
+	if out.hash != "" {
+		r.Hash = out.hash
 	}
 	if changed != nil && *changed {
 		letter = 'c'
@@ -345,60 +335,59 @@ func (r *loopRun) done(result Result, err error, seen Observation, hash string) 
 	}
 	r.pace.Succeeded(&r.PaceState, changed)
 	r.outcome(letter)
-	r.Seen = Observation{ETag: seen.ETag, LastModified: seen.LastModified}
+	if s := out.seen; !s.Unchanged || s.ETag != "" || s.LastModified != "" { // a 304 need not say them again
+		r.Seen = Observation{ETag: s.ETag, LastModified: s.LastModified}
+	}
+}
+
+// failed counts a failure.
+func (r *loopRun) failed(letter byte, err error, at time.Time) {
+	before := max(r.Multiplier, 1)
+	r.pace.Failed(&r.PaceState)
+	r.outcome(letter)
+	r.wait.LastError, r.wait.LastErrAt = brief(err), at
+	if r.Multiplier == before {
+		return
+	}
+	attrs := []slog.Attr{slog.Int("failures", r.Failures), slog.Int("multiplier", r.Multiplier), slog.String("error", r.wait.LastError.Message)}
+	var p *PanicError
+	if errors.As(err, &p) {
+		attrs = append(attrs, slog.String("stack", p.Stack))
+	}
+	r.say("loop backs off", attrs...)
 }
 
 func (r *loopRun) say(what string, attrs ...slog.Attr) {
 	r.t.w.log.LogAttrs(r.t.ctx, slog.LevelInfo, what, append(attrs, slog.String("loop", r.loop.name))...)
 }
 
-// next sets the next time after an iteration that was due.
-func (r *loopRun) next(due time.Time) {
-	r.Effective = r.pace.Effective(r.PaceState)
+// next sets the next time after an iteration.
+func (r *loopRun) next() {
+	r.Effective = r.effective()
 	switch {
-	case r.Breaker != nil && r.Breaker.State(r.t.now()) == wait.Open:
-		r.wait.NextAt = after(later(r.Breaker.RetryAt, r.t.now()), 0)
-	case r.schedule != nil && r.misfire == MisfireAll && !r.force:
-		r.wait.NextAt = r.tick(due)
-	case r.schedule != nil:
+	case r.fixed && r.misfire == MisfireAll && !r.askedAt.IsZero(): // a trigger is none of its times
+	case r.fixed && r.misfire == MisfireAll:
+		r.wait.NextAt = r.tick(r.wait.NextAt)
+	case r.fixed:
 		r.wait.NextAt = r.tick(r.t.now())
 	default:
-		r.wait.NextAt = after(r.pace.Next(r.PaceState, r.t.now(), r.t.w.random), 0)
+		r.wait.NextAt = r.draw(r.t.now())
+	}
+	if b := r.Breaker; b != nil && b.State(r.t.now()) == wait.Open {
+		r.wait.NextAt = r.t.now() // in the place of the multiplier
+		r.notBefore(b.RetryAt)
 	}
 }
 
-// permit asks the loop's breaker.
-func (r *loopRun) permit() (p wait.Permit, open bool) {
-	if r.breaker == nil {
-		return p, false
-	}
-	if r.Breaker == nil {
-		r.Breaker = &wait.Circuit{}
-	}
-	if r.force && r.Breaker.State(r.t.now()) == wait.Open { // a person asks: this is the probe
-		r.Breaker.RetryAt = r.t.now()
-	}
-	if p = r.breaker.Allow(r.Breaker, r.t.now(), r.timeout); p.OK {
-		return p, false
-	}
-	r.Skipped = "breaker"
-	r.wait.NextAt = after(later(p.RetryAt, r.t.now().Add(wait.Floor)), 0)
-	return p, true
-}
-
-// breakerDone tells the breaker how it went; nil is neither.
-func (r *loopRun) breakerDone(p wait.Permit, worked *bool, retryAfter time.Duration) {
-	if r.breaker == nil {
-		return
-	}
-	before := r.Breaker.State(r.t.now())
-	if worked == nil {
-		r.breaker.Ignore(r.Breaker, p)
-	} else {
-		r.breaker.Report(r.Breaker, p, *worked, retryAfter, r.t.now(), r.t.w.random)
-	}
-	if state := r.Breaker.State(r.t.now()); state != before {
-		r.say("loop's breaker is "+state.String(), slog.Time("retry_at", r.Breaker.RetryAt))
+// notBefore puts the next time off; the times of a schedule that are before it are
+// passed over.
+func (r *loopRun) notBefore(t time.Time) {
+	switch {
+	case !r.wait.NextAt.Before(t):
+	case r.fixed:
+		r.wait.NextAt = r.tick(t.Add(-time.Microsecond))
+	default:
+		r.wait.NextAt = after(t, 0)
 	}
 }
 

@@ -3,6 +3,7 @@ package bide
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -24,14 +25,19 @@ type LoopState struct {
 	LastErrorAt   time.Time     `json:"last_error_at,omitzero"`
 	InFlight      time.Time     `json:"in_flight_since,omitzero"` // shown of an iteration longer than 50 ms
 	Paused        bool          `json:"paused,omitempty"`
+	Stopped       bool          `json:"stopped,omitempty"` // then all else is forgotten
 	Breaker       *wait.Circuit `json:"breaker,omitempty"`
-	// Skipped says why the last time was passed over: "condition" or "breaker".
+	// Skipped says why the last time was passed over: "condition", "breaker",
+	// "busy" (the last iteration did not heed its context and still runs), or
+	// "function", which returned [LoopSkip].
 	Skipped string `json:"skipped,omitempty"`
 	// Outcomes are the last 100, a letter each, the newest last: s succeeded, c
 	// changed, u unchanged, f failed, i interrupted, - skipped.
 	Outcomes string      `json:"outcomes,omitempty"`
 	Seen     Observation `json:"seen,omitzero"`
 	Hash     string      `json:"hash,omitempty"` // of what was published
+
+	queue string // as the store has it
 }
 
 const keptOutcomes = 100
@@ -41,6 +47,23 @@ func (s *LoopState) outcome(letter byte) {
 	if n := len(s.Outcomes); n > keptOutcomes {
 		s.Outcomes = s.Outcomes[n-keptOutcomes:]
 	}
+}
+
+const keptError = 200 // bytes
+
+// brief is an error as a loop keeps it: what would be too long to be written after
+// each iteration is cut, and a panic's stack is left to the log.
+func brief(err error) *Failure {
+	var p *PanicError
+	if errors.As(err, &p) {
+		err = &PanicError{Value: shorten(p.Value, keptError)}
+	}
+	f := NewFailure(err)
+	f.Message = shorten(f.Message, keptError)
+	if data, _ := json.Marshal(f.Causes); len(data)+len(f.Data) > keptError {
+		f.Causes, f.Data = nil, nil
+	}
+	return f
 }
 
 // Loops reads all loops of the store, by name.
@@ -65,18 +88,18 @@ func (c *Client) Loops(ctx context.Context) ([]LoopState, error) {
 
 // loopState is a loop's state as its run says it.
 func loopState(r *Run) LoopState {
-	s := LoopState{Paused: r.State == Paused}
+	var s LoopState
 	for _, w := range r.Waiting {
 		if w.Kind == KindLoop && w.Loop != nil {
 			s = *w.Loop
-			s.Paused = r.State == Paused
 			s.Iterations, s.NextAt, s.LastError, s.LastErrorAt = w.Attempt, w.NextAt, w.LastError, w.LastErrAt
 		}
 	}
-	if s.Paused || r.State.Ended() {
+	s.Name, s.queue = strings.TrimPrefix(r.ID, loopPrefix), r.Queue
+	s.Paused, s.Stopped = r.State == Paused, r.State.Ended()
+	if s.Paused {
 		s.NextAt = time.Time{}
 	}
-	s.Name = strings.TrimPrefix(r.ID, loopPrefix)
 	return s
 }
 
@@ -108,8 +131,8 @@ func (h *LoopHandle) Value(ctx context.Context, key string, v any) (found bool, 
 type Triggered struct {
 	// Iteration is the one that will have been begun after the trigger.
 	Iteration int
-	// Coalesced: one was in flight. It is followed by one more, whoever else asks
-	// meanwhile.
+	// Coalesced: one was in flight, for more than 50 ms. It is followed by one more,
+	// whoever else asks meanwhile.
 	Coalesced bool
 }
 
@@ -118,8 +141,9 @@ type Force bool
 
 // Trigger runs the loop now and begins its interval anew. While an iteration is in
 // flight exactly one more is put after it, so that what was asked for is seen.
-// Under an open breaker it is the probe; the loop's [Condition] is obeyed. A paused
-// loop gives an [InvalidError] unless forced.
+// Under an open breaker it is the probe; the loop's [Condition] is obeyed: if it is
+// false, LoopState.Skipped says so and the iteration does not come. A paused loop
+// gives an [InvalidError] unless forced; then it runs once and is paused again.
 func (h *LoopHandle) Trigger(ctx context.Context, force Force) (Triggered, error) {
 	s, err := h.State(ctx)
 	if err != nil {
@@ -130,31 +154,34 @@ func (h *LoopHandle) Trigger(ctx context.Context, force Force) (Triggered, error
 		t.Iteration++
 	}
 	cmd := Command{Op: OpCheckWait, Wait: s.Name}
-	if s.Paused {
-		if !force {
-			return Triggered{}, &InvalidError{Field: "loop", Reason: "is paused; resume it, or force one iteration"}
-		}
-		if err := h.Resume(ctx); err != nil {
-			return Triggered{}, err
-		}
-		cmd.Data = json.RawMessage(`"pause"`)
+	if !s.Paused {
+		return t, h.c.store.Control(ctx, h.id, cmd)
 	}
-	return t, h.c.store.Control(ctx, h.id, cmd)
+	if !force {
+		return Triggered{}, &InvalidError{Field: "loop", Reason: "is paused; resume it, or force one iteration"}
+	}
+	cmd.Data = json.RawMessage(forcedTrigger)
+	if err := h.c.store.Control(ctx, h.id, cmd); err != nil { // before the resume, so that nothing else comes first
+		return Triggered{}, err
+	}
+	return t, h.Resume(ctx)
 }
 
-// Abort lets [LoopHandle.Pause] and Stop cancel the iteration in flight, which
-// then counts as neither success nor failure.
+// forcedTrigger is the data of a trigger after which the loop is to be paused again.
+const forcedTrigger = `"pause"`
+
+// Abort lets [LoopHandle.Pause] cancel the iteration in flight, which then counts
+// as neither success nor failure.
 type Abort bool
 
 // Pause holds the loop back. An iteration in flight finishes and is counted, unless
 // aborted, but nothing follows.
 func (h *LoopHandle) Pause(ctx context.Context, abort Abort) error {
-	if abort {
-		if _, err := h.c.store.Signal(ctx, h.id, Message{Op: OpSignal, Name: loopAbort}); err != nil {
-			return err
-		}
+	if err := h.c.store.Control(ctx, h.id, Command{Op: OpPause}); err != nil || !bool(abort) {
+		return err
 	}
-	return h.c.store.Control(ctx, h.id, Command{Op: OpPause})
+	_, err := h.c.store.Signal(ctx, h.id, Message{Op: OpSignal, Name: loopAbort})
+	return err
 }
 
 // Resume lets a paused loop go on. One whose time has passed runs soon, spread out
@@ -163,7 +190,8 @@ func (h *LoopHandle) Resume(ctx context.Context) error {
 	return h.c.store.Control(ctx, h.id, Command{Op: OpResume})
 }
 
-// Stop ends the loop for good; it does not begin again until [Client.Retry].
+// Stop ends the loop for good and cancels the iteration in flight. [Client.Retry],
+// with the id "loop:" and the name, lets it begin again as if it were new.
 func (h *LoopHandle) Stop(ctx context.Context) error { return h.c.Cancel(ctx, h.id, "stopped") }
 
 // ResetBackoff forgets the failures: the next iteration comes one plain interval

@@ -83,6 +83,8 @@ type PollState struct {
 	// NotBefore is when a server that has refused may be asked again: there is no
 	// check before, at the deadline neither.
 	NotBefore time.Time `json:"not_before,omitzero"`
+	// Uncut is when the check that was moved to the deadline would come otherwise.
+	Uncut time.Time `json:"uncut,omitzero"`
 	// LastPending is when a check last saw "not yet".
 	LastPending time.Time `json:"last_pending,omitzero"`
 	ShareSeq    int64     `json:"share_seq,omitempty"` // of the newest shared check

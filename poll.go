@@ -95,8 +95,8 @@ type pollRun struct {
 	state      Wait
 	*PollState           // of state
 	trigger    Trigger   // of the next check
-	hint       wait.Hint // of the last
 	shareNext  time.Time // when the next shared check is due
+	hint       wait.Hint // of the last check
 }
 
 func (p *pollRun) run() ([]byte, error) {
@@ -121,7 +121,7 @@ func (p *pollRun) run() ([]byte, error) {
 		}
 		if skipped {
 			if c.Trigger == TriggerFinal {
-				_, data, err := p.over(Record{Error: NewFailure(p.timedOut(ReasonTotalTimeout)), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)}, nil)
+				_, data, err := p.over(Record{Error: NewFailure(p.timedOut(ReasonTotalTimeout)), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)})
 				return data, err
 			}
 			continue
@@ -153,8 +153,8 @@ func (p *pollRun) load() {
 	if p.learned > 0 {
 		p.plan.Strategy = learnedStrategy{p.t.w, p.name, p.learned, p.plan.Min}
 	}
-	if s := p.started; s != nil && !resumed {
-		p.afterStart(s)
+	if p.started != nil && !resumed {
+		p.afterStart(p.started)
 	}
 }
 
@@ -168,7 +168,7 @@ func (p *pollRun) afterStart(s *started) {
 	p.State.ETA, p.Sticky = s.ETA, s.Hint.Interval
 	p.schedule(s.Hint, at)
 	if p.initialDelay != nil {
-		p.state.NextAt = later(after(p.began, *p.initialDelay), after(at, p.Floor))
+		p.state.NextAt, p.Uncut = later(after(p.began, *p.initialDelay), after(at, p.Floor)), time.Time{}
 	}
 }
 
@@ -190,7 +190,7 @@ func (p *pollRun) keepNow() {
 // ask makes a check, or has it from another poll that shares it. It is skipped,
 // and is no attempt, while a breaker is open or another poll is at it.
 func (p *pollRun) ask(c *Check) (data json.RawMessage, err error, skipped bool) {
-	p.shareNext = time.Time{}
+	p.shareNext, p.hint = time.Time{}, wait.Hint{}
 	if p.breaker == nil {
 		return p.shareOrAttempt()
 	}
@@ -315,16 +315,41 @@ func (p *pollRun) judge(c *Check, data json.RawMessage, err error) (bool, []byte
 	if c.Outcome == wait.Succeeded {
 		p.remember(c.EndedAt, c.Trigger == TriggerWebhook)
 	}
-	return p.over(r, nil)
+	return p.over(r)
 }
 
-// over ends the poll, by a person's word if there is one.
-func (p *pollRun) over(r Record, m *Message) (bool, []byte, error) {
-	p.closeHook()
-	log := p.Log.clone()
-	r.Poll = &log
-	data, err := p.finish(r, m)
-	return true, data, err
+// wakes matches what ends the pause: a person's word, or a delivery.
+func (p *pollRun) wakes(m *Message) bool {
+	return p.acts(m) || p.hook != nil && m.Op == OpSignal && m.Name == p.hook.h.signal()
+}
+
+// hurryFor is how long checks come close together after a webhook has said that it
+// is time to look and the check did not yet see it.
+const hurryFor = 30 * time.Second
+
+// delivered takes up a webhook's delivery: it ends the poll, or lets it check now.
+func (p *pollRun) delivered(m *Message) (done bool, data []byte, err error) {
+	p.t.mu.Lock()
+	p.t.consumed = append(p.t.consumed, m.Seq)
+	p.t.changes++
+	p.t.mu.Unlock()
+	if p.hook.complete && p.done(m.Data) {
+		p.Log.changed(p.t.now(), m.Data, p.Percent)
+		p.remember(p.t.now(), true)
+		return p.over(Record{Data: m.Data, Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since), By: string(TriggerWebhook)})
+	}
+	p.trigger, p.HurryTo, p.Uncut = TriggerWebhook, after(p.t.now(), hurryFor), time.Time{}
+	return false, nil, nil
+}
+
+// closeHook lets later deliveries be told that they are late.
+func (p *pollRun) closeHook() {
+	if p.hook == nil {
+		return
+	}
+	p.t.mu.Lock()
+	p.hook.h.expire(p.t, true)
+	p.t.mu.Unlock()
 }
 
 func (p *pollRun) failed(o wait.Outcome, err error) {
@@ -336,64 +361,11 @@ func (p *pollRun) failed(o wait.Outcome, err error) {
 	p.state.LastError, p.state.LastErrAt = NewFailure(err), p.t.now()
 }
 
-// isOver says whether and how the check ends the poll.
-func (p *pollRun) isOver(c *Check) (bool, json.RawMessage, error) {
-	switch {
-	case c.Outcome == wait.Succeeded:
-		return true, p.state.LastValue, nil
-	case c.Outcome == wait.Failed:
-		return true, nil, &PollFailedError{Name: p.name, Attempts: p.state.Attempt, LastValue: p.state.LastValue, Err: c.Err}
-	}
-	if reason := p.usedUp(c.Trigger); reason != "" {
-		return true, nil, p.timedOut(reason)
-	}
-	if at, ok := p.stallsAt(); ok && !at.After(c.EndedAt) {
-		return true, nil, &PollStalledError{Name: p.name, Attempts: p.state.Attempt, Stalled: c.EndedAt.Sub(at.Add(-*p.stallTimeout)),
-			LastValue: p.state.LastValue, LastProgress: p.progress()}
-	}
-	return false, nil, nil
-}
-
-// usedUp says which of the poll's bounds is reached, if one is.
-func (p *pollRun) usedUp(last Trigger) string {
-	switch {
-	case last == TriggerFinal:
-		return ReasonTotalTimeout
-	case p.maxAttempts > 0 && p.state.Attempt >= p.maxAttempts:
-		return ReasonMaxAttempts
-	case p.maxErrors > 0 && p.Errors >= p.maxErrors:
-		return ReasonMaxConsecutiveErrors
-	}
-	return ""
-}
-
-// stallsAt is when the poll has stalled, unless the progress rises before. An
-// error says nothing of the progress: then it is for the next answer to tell.
-func (p *pollRun) stallsAt() (time.Time, bool) {
-	if p.stallTimeout == nil || p.Errors+p.Throttled > 0 {
-		return time.Time{}, false
-	}
-	return after(later(p.PercentAt, p.state.Since), *p.stallTimeout), true
-}
-
-func (p *pollRun) progress() *ProgressState {
-	if p.PercentAt.IsZero() {
-		return nil
-	}
-	return &ProgressState{Percent: p.Percent, UpdatedAt: p.PercentAt}
-}
-
-func (p *pollRun) timedOut(reason string) error {
-	return &PollTimeoutError{Name: p.name, ID: p.t.run.ID, Reason: reason, Attempts: p.state.Attempt,
-		ConsecutiveErrors: p.Errors, Elapsed: p.t.now().Sub(p.state.Since), LastValue: p.state.LastValue,
-		LastProgress: p.progress(), LastErr: p.state.LastError.Err(), LastErrAt: p.state.LastErrAt}
-}
-
 // schedule draws the time of the check after the one that ended at a time, once: it
 // is kept, never drawn again.
 func (p *pollRun) schedule(h wait.Hint, ended time.Time) {
 	plan := p.plan
-	if !p.HurryTo.After(ended) {
+	if !p.HurryTo.After(p.t.now()) {
 		plan.Min = max(plan.Min, p.relaxed())
 	}
 	n := plan.Next(&p.State, h, ended, p.state.Until, p.t.w.random)
@@ -405,14 +377,107 @@ func (p *pollRun) schedule(h wait.Hint, ended time.Time) {
 	case p.Sticky >= n.Floor:
 		p.Source = "X-Poll-Interval"
 	}
-	p.state.NextAt = after(n.At, 0)
+	p.state.NextAt, p.Uncut = after(n.At, 0), time.Time{}
+	if n.Final || n.TooLate {
+		p.Uncut = after(n.Uncut, 0)
+	}
 	if !p.shareNext.IsZero() && !n.TooLate { // as all who share it, and a little spread out
-		spread := time.Duration(p.t.w.random() * 0.1 * float64(max(p.shareNext.Sub(ended), 0)))
-		p.state.NextAt = later(after(p.shareNext, spread), ended)
+		spread := time.Duration(p.t.w.random() * 0.1 * float64(max(p.shareNext.Sub(p.t.now()), 0)))
+		p.state.NextAt, p.Uncut = later(after(p.shareNext, spread), p.t.now()), time.Time{}
 	}
 	if at, ok := p.stallsAt(); ok && n.Floor == 0 { // whether it has stalled is for a check to say
 		if at = later(at, after(ended, max(p.plan.Min, wait.Floor))); at.Before(p.state.NextAt) {
-			p.state.NextAt = at
+			p.state.NextAt, p.Uncut = at, time.Time{}
 		}
 	}
+}
+
+// pause waits for the next check; a webhook may hurry it, a person hurry, extend
+// or settle it.
+func (p *pollRun) pause() (done bool, data []byte, err error) {
+	for {
+		next := later(p.state.NextAt, later(p.Uncut, p.NotBefore)) // the deadline may have been moved since
+		p.trigger = TriggerTimer
+		tooLate := false
+		switch u := p.state.Until; {
+		case u.IsZero():
+		case p.refusedBeyond(u):
+			p.Uncut, next, tooLate = next, u, true
+		case u.Sub(next) < max(p.plan.Min, wait.Floor):
+			p.Uncut, next, p.trigger = next, u, TriggerFinal
+		case !u.After(p.t.now()): // a check that comes after the deadline, since nobody was there, is the last
+			p.trigger = TriggerFinal
+		}
+		p.state.NextAt = next
+		why, m := p.wait(p.keep(), next, p.wakes)
+		switch why {
+		case whyCanceled:
+			p.cancelNow()
+			return true, nil, ErrCanceled
+		case whyTimer:
+			if tooLate {
+				return p.over(Record{Error: NewFailure(p.timedOut(ReasonRetryAfter)), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)})
+			}
+			p.Uncut = time.Time{}
+			return false, nil, nil
+		}
+		switch m.Op {
+		case OpSignal:
+			if done, data, err = p.delivered(m); done || !p.NotBefore.After(p.t.now()) {
+				return done, data, err
+			}
+			p.state.NextAt = p.NotBefore // whoever may call the webhook may not make us break a quota
+		case OpCompleteWait, OpFailWait:
+			r := settlement(m, p.state.Attempt)
+			r.Took = p.t.now().Sub(p.state.Since)
+			return p.overBy(r, m)
+		case OpExtendWait:
+			if !p.state.Until.IsZero() {
+				p.state.Until = after(p.state.Until, extension(m))
+			}
+			p.note(KindExtended, m, nil)
+		default:
+			p.note(KindChecked, m, nil)
+			p.keepNow()
+			p.trigger, p.Uncut = TriggerManual, time.Time{}
+			return false, nil, nil
+		}
+	}
+}
+
+// refusedBeyond reports whether the server may not be asked again before the
+// deadline is past.
+func (p *pollRun) refusedBeyond(deadline time.Time) bool {
+	return !deadline.IsZero() && p.NotBefore.After(deadline)
+}
+
+// wasInterrupted reports whether an earlier turn may have begun a check and
+// never told.
+func (p *pollRun) wasInterrupted() bool {
+	p.t.mu.Lock()
+	defer p.t.mu.Unlock()
+	return p.t.interrupted && p.b.fresh && !p.state.NextAt.After(p.t.now()) && !p.refusedBeyond(p.state.Until)
+}
+
+// interrupted counts the check that an earlier turn may have begun: a check that
+// kills its process must not do so for ever. It may not have begun: the first
+// time, look at once. Only one that kills its process again and again is kept at
+// a distance.
+func (p *pollRun) interrupted() (bool, []byte, error) {
+	again := p.Errors > 0
+	c := Check{Poll: p.name, Trigger: TriggerResume, Outcome: wait.Interrupted, Err: ErrInterrupted, EndedAt: p.t.now()}
+	if u := p.state.Until; !u.IsZero() && !p.state.NextAt.Before(u) { // it was the last
+		c.Trigger = TriggerFinal
+	}
+	p.state.Attempt++
+	p.failed(c.Outcome, ErrInterrupted)
+	p.Log.checked(&c)
+	if over, _, err := p.isOver(&c); over {
+		return p.over(Record{Error: NewFailure(err), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)})
+	}
+	if p.state.NextAt, p.Uncut = p.t.now(), (time.Time{}); again {
+		p.schedule(wait.Hint{}, p.t.now())
+	}
+	p.keepNow() // before the check: should it kill this process too
+	return false, nil, nil
 }

@@ -29,6 +29,7 @@ func TestPollFinalCheck(t *testing.T) {
 		"hangs, with an attempt timeout below 10 s": {answer{hang: true}, []bide.PollOption{bide.AttemptTimeout(3 * time.Second)}, []float64{0, 10, 20, 25}, false, 28 * time.Second},
 		"a sliver before it":                        {isThere, []bide.PollOption{bide.Every(12 * time.Second), bide.MinInterval(5 * time.Second)}, []float64{0, 12, 25}, true, 25 * time.Second},
 		"after a delay that is beyond it":           {isThere, []bide.PollOption{bide.InitialDelay(time.Hour)}, []float64{25}, true, 25 * time.Second},
+		"a delay that leaves a sliver":              {isThere, []bide.PollOption{bide.InitialDelay(23 * time.Second), bide.MinInterval(5 * time.Second)}, []float64{25}, true, 25 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			script := append(slices.Repeat([]answer{pending}, len(c.at)-1), c.last)
@@ -288,7 +289,8 @@ func TestPollExtendAfterTooLate(t *testing.T) {
 	})
 }
 
-// More time moves a last check that had been planned to where the strategy is.
+// More time moves a check that had been moved to the deadline back to where the
+// strategy, or the service, wants it.
 func TestPollExtend(t *testing.T) {
 	inBubble(t, func(e *env) {
 		s := serve(e.T, pending)
@@ -301,15 +303,42 @@ func TestPollExtend(t *testing.T) {
 		e.ok(e.client.Extend(e.Context(), h.ID(), "job", time.Minute))
 		_, err := result(e, h)
 		wantErr[*bide.PollTimeoutError](e, err)
-		if got := s.at(); !slices.Equal(got, []time.Duration{0, 40e9, 60e9, 100e9, 120e9}) {
+		if got := s.at(); !slices.Equal(got, []time.Duration{0, 40e9, 80e9, 120e9}) {
 			e.Errorf("asked at %v", got)
 		}
 		for _, r := range e.history(h.ID()) {
-			if r.Kind == bide.KindPoll && (r.Poll.Counts["pending"] != 5 || r.Took != 2*time.Minute) {
+			if r.Kind == bide.KindPoll && (r.Poll.Counts["pending"] != 4 || r.Took != 2*time.Minute) {
 				e.Errorf("%s", jsonOf(e, r))
 			}
 		}
 	})
+	for name, c := range map[string]struct {
+		opt   bide.PollOption
+		first answer
+		at    []time.Duration
+	}{
+		"a wish":          {bide.InitialDelay(0), refused(http.StatusAccepted, "Retry-After", "600"), []time.Duration{0, 600 * time.Second}},
+		"a delay":         {bide.InitialDelay(10 * time.Minute), isThere, []time.Duration{600 * time.Second}},
+		"not much longer": {bide.InitialDelay(65 * time.Minute), isThere, []time.Duration{61 * time.Minute}},
+	} {
+		inBubble(t, func(e *env) {
+			s := serve(e.T, c.first, isThere)
+			w := bide.Define("extended", func(ctx bide.Context, _ none) (string, error) {
+				return bide.Poll(ctx, "job", s.ask, isDone, bide.Timeout(time.Minute), bide.Exact{}, c.opt)
+			})
+			cfg := e.config()
+			cfg.MaxWarm = -1
+			e.workAs(cfg, w)
+			h := start(e, w, none{})
+			time.Sleep(30 * time.Second)
+			e.ok(e.client.Extend(e.Context(), h.ID(), "job", time.Hour))
+			_, err := result(e, h)
+			e.ok(err)
+			if got := s.at(); !slices.Equal(got, c.at) {
+				e.Errorf("%s: asked at %v, want %v", name, got, c.at)
+			}
+		})
+	}
 }
 
 // A person's word ends the poll, and its record tells how it went until then.

@@ -264,13 +264,33 @@ func TestPollInterruptedCountsAsAttempt(t *testing.T) {
 			e.Errorf("%q, %v: %s", out, err, jsonOf(e, r))
 		}
 		c := r.Poll.Checks[1]
-		if c.Outcome != wait.Interrupted || c.Trigger != bide.TriggerResume || c.At.Sub(s.began) > 80*time.Second {
-			e.Errorf("%+v", c)
+		if c.Outcome != wait.Interrupted || c.Trigger != bide.TriggerResume || c.At.Sub(s.began) > 80*time.Second || s.at()[2] != c.At.Sub(s.began) {
+			e.Errorf("asked at %v, %+v", s.at(), c)
 		}
 		for _, v := range r.Poll.Values {
 			if string(v.Value) == `"late"` {
 				e.Error("the late answer was taken")
 			}
+		}
+	})
+	// When that one is cut short as well, the next is kept at a distance.
+	inBubble(t, func(e *env) {
+		s := serve(e.T, answer{hang: true}, answer{hang: true}, isThere)
+		w := bide.Define("crashes", func(ctx bide.Context, _ none) (string, error) {
+			return bide.Poll(ctx, "job", s.ask, isDone, bide.Every(time.Minute), bide.NoTimeout{}, bide.Exact{})
+		})
+		hand := e.work(w)
+		h := start(e, w, none{})
+		for range 2 {
+			time.Sleep(4 * testLease)
+			hand.gate.set(dead)
+			hand.cancel()
+			hand = e.work(w)
+		}
+		_, err := result(e, h)
+		e.ok(err)
+		if at := s.at(); len(at) != 3 || at[1] > 5*testLease+time.Second || at[2] < 8*testLease+time.Minute {
+			e.Errorf("asked at %v", at)
 		}
 	})
 	// With the attempts used up by it, that is the end.

@@ -240,6 +240,7 @@ func (j renderJob) Progress() (float64, string) { return j.Percent, j.State }
 
 // rulesService is a service whose job takes ten minutes.
 type rulesService struct {
+	calls map[string]int
 	began time.Time
 	asked []time.Duration
 	hook  string
@@ -408,6 +409,47 @@ func TestDocsPerson(t *testing.T) {
 			}
 			if answer, err := result(e, h); answer != want || err != nil || time.Since(began).Round(time.Second) != took {
 				e.Errorf("%q, %v after %v; want %q after %v", answer, err, time.Since(began), want, took)
+			}
+		})
+	}
+}
+
+func (s *rulesService) film(context.Context, string) (string, error) {
+	s.calls["fetch"]++
+	return "film", nil
+}
+func (s *rulesService) cancel(context.Context, string) error { s.calls["cancel"]++; return nil }
+
+func TestDocsJob(t *testing.T) {
+	for _, canceled := range []bool{false, true} {
+		inBubble(t, func(e *env) {
+			service := &rulesService{calls: map[string]int{}}
+			render := bide.Define("render", func(ctx bide.Context, script string) (string, error) {
+				// begin job
+				film, err := bide.Job[string, renderJob, string]{
+					Submit: func(ctx context.Context) (string, error) { return service.submit(ctx, script) },
+					Status: service.job,
+					Done:   renderJob.isDone,
+					Fetch:  service.film,
+					Cancel: service.cancel, // when the run is canceled
+				}.Run(ctx, "render", bide.ETA{}, bide.Timeout(24*time.Hour))
+				// end job
+				return film, err
+			})
+			e.work(render)
+			h := start(e, render, "script")
+			time.Sleep(5 * time.Minute)
+			want := map[string]int{"fetch": 1}
+			if canceled {
+				want = map[string]int{"cancel": 1}
+				e.ok(e.client.Cancel(e.Context(), h.ID(), ""))
+			}
+			film, err := result(e, h)
+			if canceled != errors.Is(err, bide.ErrCanceled) || !canceled && (film != "film" || err != nil) || !maps.Equal(service.calls, want) {
+				e.Errorf("canceled %v: %q, %v; calls %v", canceled, film, err, service.calls)
+			}
+			if took := time.Since(service.began); !canceled && took > 10*time.Minute+5*time.Second || service.asked[0] == 0 {
+				e.Errorf("after %v; checks at %v", took, service.asked)
 			}
 		})
 	}

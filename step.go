@@ -321,7 +321,8 @@ func HeartbeatDetails[T any](ctx context.Context) (T, bool) {
 // IdempotencyKey returns a key that is the same for every attempt of the step
 // whose context it is given, and different for every other step and run: hand it
 // to services that know such keys, and a repeated call is not billed twice. It
-// is a hash of run and step, 32 hex digits; "" outside a step.
+// is a hash of run and step, 32 hex digits; "" outside a step. An iteration of a
+// loop has a key of its own, by [ScheduledAt].
 func IdempotencyKey(ctx context.Context) string {
 	a := attemptOf(ctx)
 	if a == nil {
@@ -330,6 +331,9 @@ func IdempotencyKey(ctx context.Context) string {
 	h := sha256.New()
 	h.Write(binary.BigEndian.AppendUint64(nil, a.v.t.run.Seed))
 	h.Write([]byte(a.v.t.run.ID + "\x00" + a.v.path + "\x00" + a.v.name))
+	if !a.due.IsZero() {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(a.due.UnixMicro())))
+	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 

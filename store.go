@@ -261,7 +261,10 @@ type Ended struct {
 }
 
 // Parked ends the turn; the run is due at WakeAt (zero: when a message comes).
-type Parked struct{ WakeAt time.Time }
+type Parked struct {
+	WakeAt time.Time
+	Paused bool // it is held back, as by OpPause, unless it is canceling
+}
 
 // Continued begins the run anew, with an empty history and another input. Its
 // id and inbox stay.

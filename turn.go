@@ -69,6 +69,7 @@ type turn struct {
 	seen        int64
 	canceled    bool
 	yield       bool // park at the next verb: paused, or the worker stops
+	hold        bool // park as paused
 	warm        bool
 	wakeAt      time.Time
 	attempts    []*attempt        // in flight
@@ -345,7 +346,7 @@ func (t *turn) end() {
 	case faulted:
 		t.stuck()
 	case parking:
-		t.commitLocked(Parked{WakeAt: t.wakeAt})
+		t.commitLocked(Parked{WakeAt: t.wakeAt, Paused: t.hold})
 	}
 	if t.warm {
 		t.warm = false

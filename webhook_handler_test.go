@@ -138,9 +138,9 @@ func TestWebhookTrouble(t *testing.T) {
 		url := o.urls["film"]
 		o.wantSent("POST", url, `{}`, 503, "overloaded")
 		o.wantSent("POST", url, strings.Repeat("x", webhook.MaxBody+1), 503, "overloaded")
-		o.handler = webhook.NewHandler(e.store, webhook.Config{Verifiers: map[string]webhook.Verifier{"unheard of": standard(t)}})
+		o.handler = webhook.NewHandler(e.store, webhook.Config{Logger: e.config().Logger, Verifiers: map[string]webhook.Verifier{"unheard of": standard(t)}})
 		o.wantSent("POST", url, strings.Repeat("x", webhook.MaxBody+1), 413, "payload-too-large")
-		o.handler = webhook.NewHandler(closedStore{e.store}, webhook.Config{})
+		o.handler = webhook.NewHandler(closedStore{e.store}, webhook.Config{Logger: e.config().Logger})
 		o.wantSent("POST", url, `{}`, 503, "overloaded")
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,17 +24,21 @@ type renderStatus struct {
 type outside struct {
 	*env
 	handler http.Handler
+	mu      sync.Mutex
 	urls    map[string]string
 	headers http.Header
 }
 
 func (e *env) outside(cfg webhook.Config) *outside {
+	cfg.Logger = e.config().Logger
 	return &outside{env: e, handler: webhook.NewHandler(e.store, cfg), urls: map[string]string{}, headers: http.Header{}}
 }
 
 // tell is a step that gives the world the URL.
 func (o *outside) tell(ctx bide.Context, name, url string) error {
 	_, err := bide.Step(ctx, "submit "+name, func(context.Context) (string, error) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
 		o.urls[name] = url
 		return name, nil
 	})

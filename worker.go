@@ -244,6 +244,10 @@ func (w *Worker) shutdown() {
 	}
 	for _, t := range turns {
 		t.mu.Lock()
+		if t.ending == open { // else a branch that leaves now would look like a fault
+			t.parkAt(now())
+			t.unwind(parking)
+		}
 		t.abandonLocked()
 		t.mu.Unlock()
 	}

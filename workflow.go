@@ -127,6 +127,8 @@ func (id ID) start(r *NewRun) error {
 		return &InvalidError{Field: "id", Reason: fmt.Sprintf("has %d bytes, at most %d are allowed", len(id), maxID)}
 	case strings.HasPrefix(string(id), "run_"):
 		return &InvalidError{Field: "id", Reason: `begins with "run_", which is for ids of the store's making`}
+	case strings.HasPrefix(string(id), loopPrefix):
+		return &InvalidError{Field: "id", Reason: `begins with "loop:", which is for loops`}
 	case strings.ContainsFunc(string(id), func(r rune) bool { return r <= ' ' || r == 0x7f || r == '�' }):
 		return &InvalidError{Field: "id", Reason: "has white space, control characters or bytes that are no UTF-8"}
 	}

@@ -51,17 +51,20 @@ func (b *bench) callers(d ...int) []int {
 }
 
 var workloads = map[string]func(context.Context, *bench) error{
-	"steps":    runSteps,
-	"latency":  runLatency,
-	"chain":    runChain,
-	"sleepers": runSleepers,
-	"wake":     runWake,
-	"polls":    runPolls,
-	"crash":    runCrash,
-	"limit":    runLimit,
-	"finished": runFinished,
-	"resume":   runResume,
-	"cadence":  runCadence,
+	"steps":     runSteps,
+	"latency":   runLatency,
+	"chain":     runChain,
+	"sleepers":  runSleepers,
+	"wake":      runWake,
+	"polls":     runPolls,
+	"checks":    runChecks,
+	"manypolls": runManyPolls,
+	"loops":     runLoops,
+	"crash":     runCrash,
+	"limit":     runLimit,
+	"finished":  runFinished,
+	"resume":    runResume,
+	"cadence":   runCadence,
 }
 
 func main() {

@@ -22,10 +22,15 @@ type row struct {
 	RSS      int64   `json:"rss_bytes"`
 	Peak     int64   `json:"peak_rss_bytes"`
 	DB       int64   `json:"db_bytes"`
-	// Ratio is to the limit (steps) or to an empty file (finished).
+	// Ratio is to the limit (steps), to an empty file (finished), or to a short
+	// history (checks).
 	Ratio float64 `json:"ratio,omitempty"`
 	// PerRun is the disk that a run takes.
 	PerRun float64 `json:"db_bytes_per_run,omitempty"`
+	// Count is of iterations or checks, PerWait the memory of a loop or poll between
+	// two of them.
+	Count   int     `json:"count,omitempty"`
+	PerWait float64 `json:"memory_bytes_per_wait,omitempty"`
 	usage
 }
 
@@ -69,6 +74,9 @@ func (b *bench) print(r row, d *door) error {
 	fmt.Fprintf(&s, " cpu=%.2fs others=%.0f%% rss=%.1fMB db=%.1fMB", r.CPU, 100*r.Others, float64(r.RSS)/1e6, float64(r.DB)/1e6)
 	if r.Ratio > 0 {
 		fmt.Fprintf(&s, " ratio=%.2f", r.Ratio)
+	}
+	if r.Count > 0 {
+		fmt.Fprintf(&s, " count=%d %.0fB/wait", r.Count, r.PerWait)
 	}
 	if r.PerRun > 0 {
 		fmt.Fprintf(&s, " %.0fB/run", r.PerRun)

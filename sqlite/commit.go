@@ -296,10 +296,10 @@ func (w *writer) park(l *lease, b *bide.Batch, next bide.Parked) error {
 	if l.mail > max(b.Seen, l.handed) {
 		wake = w.now
 	}
-	switch l.state {
-	case bide.Canceling:
+	switch {
+	case l.state == bide.Canceling:
 		state = bide.Canceling
-	case bide.Paused:
+	case l.state == bide.Paused || next.Paused:
 		state, wake = bide.Paused, never
 	}
 	st := w.st.park

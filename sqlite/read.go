@@ -205,7 +205,8 @@ func (s *Store) derive(run *bide.Run, st *sqlite.Stmt) {
 	case warm:
 		run.State = bide.Waiting
 	case l != nil, s.readOnly && due && st.ColumnBool(17):
-		run.State, run.Waiting = bide.Running, nil
+		run.State = bide.Running
+		run.Waiting = slices.DeleteFunc(run.Waiting, func(x bide.Wait) bool { return x.Loop == nil }) // that is its state, too
 	case due:
 		run.State = bide.Queued
 		since := later(clock(st.ColumnInt64(5)), run.CreatedAt)

@@ -26,7 +26,7 @@ func full(id string) bide.Batch {
 		Waiting: &[]bide.Wait{
 			{Path: "3", Kind: bide.KindPoll, Name: "poll", Since: at, Until: at.Add(time.Hour), NextAt: at.Add(time.Minute), Attempt: 4, Streak: 2,
 				LastValue: json.RawMessage(`{"n":9007199254740993}`), LastError: fail, LastErrAt: at,
-				Poll: &bide.PollState{State: wait.State{Start: at, Pending: 3, Sticky: 7 * time.Second}, Seen: bide.Observation{ETag: `W/"1"`}, TooLate: true}},
+				Poll: &bide.PollState{State: wait.State{Start: at, Pending: 3, Sticky: 7 * time.Second}, Seen: bide.Observation{ETag: `W/"1"`}, NotBefore: at}},
 			{Path: "4.1", Kind: bide.KindRetry, Details: json.RawMessage(`[1,2]`)},
 		},
 		Progress: &bide.ProgressState{Percent: 33.3, Message: "one <third>", Step: &bide.StepPosition{Index: 1, Count: 3, Name: "s"}, UpdatedAt: at},

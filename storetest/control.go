@@ -201,6 +201,21 @@ var controlCases = []testCase{
 			equal(k, "inbox after the pause", len(c.Inbox), 0)
 			equal(k, "history", paths(c.History), []string{"1"})
 		}},
+	{name: "control/park-paused", protects: "a turn can end with its run paused, whatever has come for it meanwhile; a cancel goes before",
+		run: func(k *kit) {
+			l := k.begin("a")
+			k.signal("a", message("m", `1`))
+			k.commit(l, bide.Batch{Next: bide.Parked{WakeAt: now(), Paused: true}})
+			k.state("a", bide.Paused)
+			k.notDue("a")
+			k.control("a", bide.OpResume)
+			c := k.turn("a")
+			equal(k, "inbox after the resume", len(c.Inbox), 1)
+			k.control("a", bide.OpCancel)
+			k.commit(c, bide.Batch{Next: bide.Parked{Paused: true}})
+			k.state("a", bide.Canceling)
+			k.turn("a")
+		}},
 	{name: "control/pause-held-end", protects: "a run that is paused in its last turn may end",
 		run: func(k *kit) {
 			c := k.begin("a")

@@ -26,6 +26,8 @@ type Next struct {
 	// Floor is what the server asked for, 0 if nothing; the back-off, if it has
 	// refused without saying for how long.
 	Floor time.Duration
+	// Uncut is what At would be without a deadline.
+	Uncut time.Time
 	// NotBefore is the end of a hard floor; zero for none.
 	NotBefore time.Time
 	// Final: it is the check at the deadline.
@@ -96,6 +98,7 @@ func (p *Plan) Next(s *State, h Hint, now, deadline time.Time, rnd func() float6
 		delay = max(delay, plus(n.Floor, times(n.Floor, spread)))
 	}
 	n.At = add(now, delay)
+	n.Uncut = n.At
 	if h.Hard && h.After > 0 {
 		n.NotBefore = add(now, h.After)
 	}

@@ -101,7 +101,10 @@ func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	h.ServeHTTP(w, r)
 	resp := w.Result()
 	resp.Request = r
-	return resp, r.Context().Err()
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return resp, nil
 }
 
 // TestKilled kills the program at random moments and starts it again, until it
