@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bide-dev/bide"
+	"github.com/bide-dev/bide/wait"
 	"github.com/bide-dev/bide/webhook"
 )
 
@@ -259,6 +261,82 @@ func TestEndpoint(t *testing.T) {
 				status = 503
 			}
 			post(`{"job":"flood"}`, status, "")
+		}
+	})
+}
+
+// A service that has refused for an hour is not asked before, however often
+// somebody posts to the webhook.
+func TestWebhookHeedsHardFloor(t *testing.T) {
+	inBubble(t, func(e *env) {
+		o := e.outside(webhook.Config{})
+		var checks []time.Duration
+		start := time.Now()
+		flow := bide.Define("flow", func(ctx bide.Context, name string) (bool, error) {
+			hook, err := bide.NewWebhook[int](ctx, "ready")
+			if err != nil {
+				return false, err
+			}
+			if err := o.tell(ctx, name, hook.URL()); err != nil {
+				return false, err
+			}
+			return bide.Poll(ctx, "job", func(context.Context) (bool, error) {
+				if checks = append(checks, time.Since(start).Round(time.Second)); len(checks) > 1 {
+					return true, nil
+				}
+				return false, &wait.ResponseError{Status: 429, Hint: wait.Hint{After: time.Hour, Hard: true, Source: "Retry-After"}}
+			}, func(b bool) bool { return b }, bide.Every(10*time.Second), bide.Timeout(24*time.Hour), bide.WakeOn(hook), bide.Exact{})
+		})
+		e.workAs(e.public(), flow)
+		h, err := flow.Start(e.Context(), e.client, "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			time.Sleep(10 * time.Second)
+			o.wantSent("POST", o.urls["job"], fmt.Sprint(i), 202, "")
+		}
+		if _, err := h.Result(e.Context()); err != nil || !slices.Equal(checks, []time.Duration{0, time.Hour}) {
+			t.Errorf("checks at %v, %v", checks, err)
+		}
+	})
+}
+
+// Two polls that give up are not the webhook's end: what comes between them is
+// there for the second.
+func TestWebhookOutlivesTimeout(t *testing.T) {
+	inBubble(t, func(e *env) {
+		o := e.outside(webhook.Config{Verifiers: map[string]webhook.Verifier{"renderer": standard(t)}})
+		flow := bide.Define("flow", func(ctx bide.Context, name string) (string, error) {
+			hook, err := bide.NewWebhook[renderStatus](ctx, "ready", bide.VerifiedBy("renderer"))
+			if err != nil {
+				return "", err
+			}
+			if err := o.tell(ctx, name, hook.URL()); err != nil {
+				return "", err
+			}
+			for {
+				s, err := bide.Poll(ctx, "render", func(context.Context) (renderStatus, error) { return renderStatus{}, nil },
+					func(s renderStatus) bool { return s.Done }, bide.Every(time.Minute), bide.Timeout(time.Hour), bide.CompleteOn(hook))
+				if !errors.Is(err, bide.ErrPollTimeout) {
+					return s.File, err
+				}
+				if err := bide.Sleep(ctx, time.Hour); err != nil {
+					return "", err
+				}
+			}
+		})
+		e.workAs(e.public(), flow)
+		h, err := flow.Start(e.Context(), e.client, "film")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(90 * time.Minute)
+		o.sign("msg_1", `{"done":true,"file":"a.mp4"}`)
+		o.wantSent("POST", o.urls["film"], `{"done":true,"file":"a.mp4"}`, 202, "")
+		start := time.Now()
+		if file, err := h.Result(e.Context()); err != nil || file != "a.mp4" || time.Since(start).Round(time.Minute) != 30*time.Minute {
+			t.Errorf("%q, %v after %v", file, err, time.Since(start))
 		}
 	})
 }
