@@ -96,7 +96,7 @@ func (c *circuit) report(p wait.Permit, worked *bool, retryAfter time.Duration) 
 		}
 		after := c.state.State(c.w.now())
 		if after != before {
-			c.w.log.Info("breaker is "+after.String(), "breaker", c.name, "retry_at", c.state.RetryAt)
+			c.w.log.Info("a breaker has changed", "breaker", c.name, "state", after.String(), "retry_at", c.state.RetryAt)
 		}
 		return p.Probe || after != before || c.state.Generation != generation
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/bide-dev/bide/wait"
@@ -63,12 +64,12 @@ func (j Job[ID, S, R]) Run(ctx Context, name string, opts ...PollOption) (R, err
 	if err != nil {
 		return none, err
 	}
-	_, err = Poll(ctx, name, func(ctx context.Context) (S, error) { return j.Status(ctx, s.ID) }, j.Done, append(opts[:len(opts):len(opts)], s.started)...)
+	_, err = Poll(ctx, name, func(ctx context.Context) (S, error) { return j.Status(ctx, s.ID) }, j.Done, append(slices.Clip(opts), s.started)...)
 	var result R
 	if err == nil {
 		result, err = j.fetch(ctx, name, s.ID)
 	}
-	if err == ErrCanceled && j.Cancel != nil { // itself: by the run's cancel, not by what a check has found
+	if errors.Is(err, ErrCanceled) && j.Cancel != nil { // itself: by the run's cancel, not by what a check has found
 		_, err = Step(WithoutCancel(ctx), name+" cancel", func(ctx context.Context) (struct{}, error) { return struct{}{}, j.Cancel(ctx, s.ID) }, j.Retry)
 		if err != nil {
 			return none, fmt.Errorf("%w; the job %q was not: %w", ErrCanceled, name, err)

@@ -32,8 +32,6 @@ const (
 	LoopSkip             // nothing was done; as if the time had not come
 )
 
-var resultLetters = [...]byte{' ', 's', 'f', 'c', 'u', '-'}
-
 // LoopDefinition is a defined loop, for [Worker.Register].
 type LoopDefinition struct{ def *definition }
 
@@ -155,8 +153,7 @@ func (l *loop) check() error {
 
 // paceField is a complaint about a pace by the names of its options.
 func paceField(err error) error {
-	var f *wait.FieldError
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*wait.FieldError](err); ok {
 		switch f.Field {
 		case "Interval":
 			return &InvalidError{Field: "Every", Reason: f.Reason}

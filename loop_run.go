@@ -285,8 +285,7 @@ func (r *loopRun) judge(p wait.Permit, out iterated) {
 
 // passed is after what was no iteration.
 func (r *loopRun) passed(err error) {
-	var why skipped
-	if errors.As(err, &why) {
+	if why, ok := errors.AsType[skipped](err); ok {
 		r.skip(string(why))
 		return
 	}
@@ -350,15 +349,14 @@ func (r *loopRun) failed(letter byte, err error, at time.Time) {
 		return
 	}
 	attrs := []slog.Attr{slog.Int("failures", r.Failures), slog.Int("multiplier", r.Multiplier), slog.String("error", r.wait.LastError.Message)}
-	var p *PanicError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*PanicError](err); ok {
 		attrs = append(attrs, slog.String("stack", p.Stack))
 	}
 	r.say("loop backs off", attrs...)
 }
 
 func (r *loopRun) say(what string, attrs ...slog.Attr) {
-	r.t.w.log.LogAttrs(r.t.ctx, slog.LevelInfo, what, append(attrs, slog.String("loop", r.loop.name))...)
+	r.t.w.log.LogAttrs(r.t.ctx, slog.LevelInfo, "loop", append(attrs, slog.String("name", r.loop.name), slog.String("what", what))...)
 }
 
 // next sets the next time after an iteration.

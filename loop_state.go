@@ -54,8 +54,7 @@ const keptError = 200 // bytes
 // brief is an error as a loop keeps it: what would be too long to be written after
 // each iteration is cut, and a panic's stack is left to the log.
 func brief(err error) *Failure {
-	var p *PanicError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*PanicError](err); ok {
 		err = &PanicError{Value: shorten(p.Value, keptError)}
 	}
 	f := NewFailure(err)

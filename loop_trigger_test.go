@@ -129,7 +129,7 @@ func TestLoopTriggerPaused(t *testing.T) {
 			e.wantTriggered(e.trigger("it", true), 3, false) // at 33: it is not
 			time.Sleep(100 * sec)
 			e.ok(h.stop())
-			h = e.workAs(cfg, loop)
+			e.workAs(cfg, loop)
 			time.Sleep(67 * sec)
 			e.wantTriggered(e.trigger("it", true), 4, false) // at 200
 			time.Sleep(2 * sec)

@@ -20,7 +20,7 @@ func (w *Worker) beginLoops(ctx context.Context) error {
 		var invalid *InvalidError
 		var taken *ConflictError
 		switch {
-		case err == nil || ctx.Err() != nil:
+		case err == nil:
 			return nil
 		case errors.Is(err, ErrClosed), errors.Is(err, ErrReadOnly), errors.As(err, &invalid), errors.As(err, &taken):
 			return err

@@ -28,12 +28,12 @@ type NoRelax struct{}
 func (NoRelax) poll(c *pollConfig) { c.noRelax = true }
 
 const (
-	factPoll    = "poll"
-	memoryFresh = 10 * time.Second // how long a worker goes by what it last read
-	memoryAfter = time.Second      // how long what was learned waits for more
-	relaxAfter  = 5                // waits in a row that the webhook has won
-	relaxFirst  = time.Minute
-	relaxSecond = 5 * time.Minute
+	factPoll     = "poll"
+	memoryFresh  = 10 * time.Second // how long a worker goes by what it last read
+	memoryAfter  = time.Second      // how long what was learned waits for more
+	relaxAfter   = 5                // waits in a row that the webhook has won
+	relaxAtFirst = time.Minute
+	relaxLater   = 5 * time.Minute
 )
 
 // pollMemory is what a store remembers of the waits of a poll's name.
@@ -201,11 +201,11 @@ func (p *pollRun) relaxed() (least time.Duration) {
 		if m.HookWins < relaxAfter {
 			return
 		}
-		least = relaxSecond
+		least = relaxLater
 		if p.state.Attempt <= 1 {
-			least = relaxFirst
+			least = relaxAtFirst
 			if left, ok := p.Remaining(p.t.now()); ok {
-				least = max(2*left, relaxFirst)
+				least = max(2*left, relaxAtFirst)
 			}
 		}
 	})

@@ -67,6 +67,7 @@ func Poll[T any](ctx Context, name string, check func(context.Context) (T, error
 var (
 	errPending   = errors.New("pending")
 	errUnchanged = errors.New("unchanged")
+	errSkipped   = errors.New("skipped")
 )
 
 func runPoll(ctx Context, name string, check stepFunc, done func(json.RawMessage) bool, opts []PollOption) ([]byte, error) {
@@ -115,11 +116,11 @@ func (p *pollRun) run() ([]byte, error) {
 		}
 		p.flush()
 		c := Check{Poll: p.name, Attempt: p.state.Attempt + 1, Trigger: p.trigger, DueAt: p.state.NextAt, StartedAt: p.t.now()}
-		data, err, skipped := p.ask(&c)
+		data, err := p.ask()
 		if err != nil && p.sawCancel() {
 			return nil, ErrCanceled
 		}
-		if skipped {
+		if err == errSkipped {
 			if c.Trigger == TriggerFinal {
 				_, data, err := p.over(Record{Error: NewFailure(p.timedOut(ReasonTotalTimeout)), Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since)})
 				return data, err
@@ -187,44 +188,36 @@ func (p *pollRun) keepNow() {
 	p.keepWaitLocked(p.keep())
 }
 
-// ask makes a check, or has it from another poll that shares it. It is skipped,
-// and is no attempt, while a breaker is open or another poll is at it.
-func (p *pollRun) ask(c *Check) (data json.RawMessage, err error, skipped bool) {
+// ask makes a check, or has it from another poll that shares it. It is errSkipped,
+// and no attempt, while a breaker is open or another poll is at it.
+func (p *pollRun) ask() (json.RawMessage, error) {
 	p.shareNext, p.hint = time.Time{}, wait.Hint{}
+	check := p.attempt
+	if p.share != "" {
+		check = p.shared
+	}
 	if p.breaker == nil {
-		return p.shareOrAttempt()
+		return check()
 	}
 	circuit := p.t.w.circuit(p.breaker)
 	permit := circuit.allow(p.attemptTimeout + finalCheck)
 	if !permit.OK {
 		p.Log.count(wait.Skipped)
 		p.state.NextAt = after(later(permit.RetryAt, p.t.now().Add(wait.Floor)), 0)
-		return nil, nil, true
+		return nil, errSkipped
 	}
-	data, err, skipped = p.shareOrAttempt()
+	data, err := check()
 	worked := err == nil || err == errPending || err == errUnchanged
 	outcome, hint := wait.Judge(err)
 	switch {
-	case skipped:
+	case err == errSkipped:
 		circuit.report(permit, nil, 0)
 	case outcome == wait.Failed: // whoever refuses for good is alive
 		circuit.report(permit, new(true), 0)
 	default:
 		circuit.report(permit, &worked, hint.After)
 	}
-	return data, err, skipped
-}
-
-func (p *pollRun) shareOrAttempt() (json.RawMessage, error, bool) {
-	if p.share == "" {
-		data, err := p.attempt()
-		return data, err, false
-	}
-	data, err, again := p.shared()
-	if !again.IsZero() {
-		p.state.NextAt = after(again, 0)
-	}
-	return data, err, !again.IsZero()
+	return data, err
 }
 
 // attempt makes one check.
@@ -239,7 +232,7 @@ func (p *pollRun) attempt() (json.RawMessage, error) {
 	seen, percent := a.seen, a.upto
 	p.t.mu.Unlock()
 	p.hint = seen.Hint
-	if err == errUnchanged { // which need not repeat them
+	if errors.Is(err, errUnchanged) { // which need not repeat them
 		seen.ETag, seen.LastModified = cmp.Or(seen.ETag, p.Seen.ETag), cmp.Or(seen.LastModified, p.Seen.LastModified)
 	}
 	if err == nil || err == errPending || err == errUnchanged {
@@ -263,10 +256,10 @@ func (p *pollRun) judge(c *Check, data json.RawMessage, err error) (bool, []byte
 	c.EndedAt = p.t.now()
 	p.state.Attempt++
 	hint := p.hint
-	switch {
-	case err == nil:
+	switch err {
+	case nil:
 		c.Outcome = wait.Succeeded
-	case err == errPending || err == errUnchanged:
+	case errPending, errUnchanged:
 		c.Outcome = wait.Pending
 		p.LastPending = c.EndedAt
 		p.Saw(c.EndedAt.Sub(c.StartedAt), p.plan.Hold())

@@ -9,10 +9,10 @@ import (
 
 // isOver says whether and how the check ends the poll.
 func (p *pollRun) isOver(c *Check) (bool, json.RawMessage, error) {
-	switch {
-	case c.Outcome == wait.Succeeded:
+	switch c.Outcome {
+	case wait.Succeeded:
 		return true, p.state.LastValue, nil
-	case c.Outcome == wait.Failed:
+	case wait.Failed:
 		return true, nil, &PollFailedError{Name: p.name, Attempts: p.state.Attempt, LastValue: p.state.LastValue, Err: c.Err}
 	}
 	if reason := p.usedUp(c.Trigger); reason != "" {

@@ -162,8 +162,7 @@ func newPollConfig(opts []PollOption) (pollConfig, error) {
 
 // invalidField is a complaint of package wait in this package's words.
 func invalidField(err error) error {
-	var f *wait.FieldError
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*wait.FieldError](err); ok {
 		return &InvalidError{Field: f.Field, Reason: f.Reason}
 	}
 	return err

@@ -58,8 +58,8 @@ type rule struct {
 }
 
 var (
-	ruleRow = regexp.MustCompile("^\\| ([A-Z])(\\d+) \\| (.+) \\|(.*)\\|$")
-	ruleRef = regexp.MustCompile("^(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz|Example)[A-Za-z0-9_]*)(?:/(.+))?$")
+	ruleRow = regexp.MustCompile(`^\| ([A-Z])(\d+) \| (.+) \|(.*)\|$`)
+	ruleRef = regexp.MustCompile(`^(?:([a-z0-9/]+)\.)?((?:Test|Fuzz|Example)[A-Za-z0-9_]*)(?:/(.+))?$`)
 	quoted  = regexp.MustCompile("`([^`]+)`")
 )
 
@@ -275,11 +275,11 @@ func TestDocsPoll(t *testing.T) {
 			service := &rulesService{began: time.Now()}
 			refused := 0
 			get := func(ctx context.Context, url string) (*http.Response, error) {
-				switch {
-				case refused == 0:
+				switch refused {
+				case 0:
 					refused++
 					return nil, errors.New("connection reset")
-				case refused == 1:
+				case 1:
 					refused++
 					return &http.Response{StatusCode: 503, Header: http.Header{"Retry-After": {"60"}}, Body: http.NoBody}, nil
 				}

@@ -51,32 +51,31 @@ func (e *sharedError) Throttled() bool     { return e.outcome == wait.Throttled 
 func (e *sharedError) WaitHint() wait.Hint { return e.hint }
 
 // shared makes a check, or takes over one that another poll of the key has made.
-// later says that another is making one, and when to look again.
-func (p *pollRun) shared() (data json.RawMessage, err error, later time.Time) {
+// While another is making one it is errSkipped.
+func (p *pollRun) shared() (json.RawMessage, error) {
 	own := p.trigger == TriggerManual || p.trigger == TriggerWebhook
 	for {
 		fact, s, ferr := p.readShare()
 		if ferr != nil { // the store is in trouble: check alone
-			data, err = p.attempt()
-			return data, err, later
+			return p.attempt()
 		}
 		at := p.t.now()
 		switch {
 		case own:
 		case s.Seq > p.ShareSeq && (p.ShareSeq > 0 || s.NextAt.After(at)):
 			p.ShareSeq = s.Seq
-			data, err = p.adopt(&s)
-			return data, err, later
+			return p.adopt(&s)
 		case s.BusyUntil.After(at) && p.trigger != TriggerFinal:
-			return nil, nil, minTime(s.BusyUntil, at.Add(shareLook))
+			p.state.NextAt = after(at, min(s.BusyUntil.Sub(at), shareLook))
+			return nil, errSkipped
 		}
 		s.Busy, s.BusyUntil = p.t.run.ID, after(at, p.attemptTimeout+time.Second)
 		if ferr := p.writeShare(&fact, s); errors.Is(ferr, ErrFactChanged) {
 			continue
 		}
-		data, err = p.attempt()
+		data, err := p.attempt()
 		p.publish(fact, s, data, err)
-		return data, err, later
+		return data, err
 	}
 }
 
@@ -95,7 +94,7 @@ func (p *pollRun) adopt(s *sharedCheck) (json.RawMessage, error) {
 // publish tells the others. The next check is drawn here, so that all agree on it.
 func (p *pollRun) publish(fact Fact, s sharedCheck, data json.RawMessage, err error) {
 	s.Seq, s.At, s.Value, s.Error, s.Busy, s.BusyUntil = s.Seq+1, p.t.now(), data, nil, "", time.Time{}
-	if err == errUnchanged {
+	if errors.Is(err, errUnchanged) {
 		s.Value = p.state.LastValue
 	}
 	s.Outcome = 0
@@ -140,11 +139,4 @@ func (p *pollRun) writeShare(fact *Fact, s sharedCheck) error {
 		fact.Version = facts[0].Version
 	}
 	return err
-}
-
-func minTime(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -378,7 +378,7 @@ func (w *Worker) random() float64 {
 func (w *Worker) contain(what, name string, fn func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			w.log.Error(what+" panicked", "name", name, "panic", fmt.Sprint(r))
+			w.log.Error("a callback panicked", "callback", what, "name", name, "panic", fmt.Sprint(r))
 		}
 	}()
 	fn()

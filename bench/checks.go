@@ -13,7 +13,7 @@ import (
 // The interval of the checks and how long each sample is, but for tests.
 var (
 	checkEvery = 20 * time.Millisecond
-	checksFor  = 2 * time.Second
+	checksFor  = 4 * time.Second
 )
 
 // longHistory is of the run to compare with.

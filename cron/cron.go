@@ -1,7 +1,7 @@
 // Package cron gives times of the calendar, said as a cron expression, as a
 // schedule: an [Expr] has the one method that a schedule needs, Next.
 //
-// An expression has five fields: minute, hour, day of month, month, weekday; or
+// An expression has five fields: minute, hour, day of month, weekday; or
 // six, with seconds first. A field is a comma-separated list of *, n, n-m, */s
 // and n-m/s. Months and weekdays may be named (JAN, MON); Sunday is 0 and 7. Day
 // of month also takes L (the last day) and nW (the weekday of the same month
@@ -123,7 +123,7 @@ func (e *Expr) parse() string {
 	case len(fields) == 5:
 		fields = append([]string{"0"}, fields...)
 	case len(fields) != 6:
-		return fmt.Sprintf("has %d fields; want 5: minute, hour, day of month, month, weekday; or 6, with seconds first", len(fields))
+		return fmt.Sprintf("has %d fields; want 5: minute, hour, day of month, weekday; or 6, with seconds first", len(fields))
 	}
 	for i, f := range kinds {
 		fields[i] = strings.ToUpper(fields[i])

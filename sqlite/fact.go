@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -16,10 +17,8 @@ func (s *Store) Facts(ctx context.Context, kind string, keys ...string) (facts [
 	if kind == "" {
 		return nil, errNoKind
 	}
-	for _, key := range keys {
-		if key == "" {
-			return nil, errNoKey
-		}
+	if slices.Contains(keys, "") {
+		return nil, errNoKey
 	}
 	err = s.read(ctx, func(r *reader) error {
 		st := r.facts

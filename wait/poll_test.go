@@ -226,7 +226,6 @@ func TestPollEndsWithItsContext(t *testing.T) {
 		if _, err := s.poll(ctx, wait.PollConfig{NoTimeout: true}); err != context.Canceled || len(s.at) > 0 {
 			t.Errorf("%v after %d checks, canceled before the first", err, len(s.at))
 		}
-		s = &script{t: t, answers: []answer{{value: "done"}}}
 		ctx, cancel = context.WithCancel(t.Context())
 		got, err := wait.Poll(ctx, wait.PollConfig{NoTimeout: true},
 			func(context.Context) (int, error) { cancel(); return 5, nil }, func(int) bool { return true })

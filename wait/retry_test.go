@@ -123,8 +123,7 @@ func TestRetryGivesUp(t *testing.T) {
 		s = failing(t, 9, wait.After(&url.Error{Op: "Get", URL: "x", Err: io.EOF}, time.Hour))
 		_, err = s.retry(t.Context(), wait.RetryConfig{Timeout: time.Hour})
 		wantExhausted(t, err, wait.ReasonTotalTimeout, 1)
-		var cause *url.Error
-		if !errors.As(err, &cause) {
+		if _, ok := errors.AsType[*url.Error](err); !ok {
 			t.Errorf("%v hides its cause", err)
 		}
 		if want := `wait: retry gave up after 1 attempts in 0s (total_timeout); last error: Get "x": EOF`; err.Error() != want {

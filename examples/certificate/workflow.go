@@ -38,42 +38,42 @@ func newWorkflow(ca *client) *bide.Workflow[string, string] {
 }
 
 // certify returns the certificate of a domain, in PEM.
-func (ca *client) certify(ctx bide.Context, domain string) (string, error) {
+func (c *client) certify(ctx bide.Context, domain string) (string, error) {
 	bide.Progress(ctx, 0, "ordering")
-	o, err := bide.Step(ctx, "order", func(ctx context.Context) (order, error) { return ca.order(ctx, domain) })
+	o, err := bide.Step(ctx, "order", func(ctx context.Context) (order, error) { return c.order(ctx, domain) })
 	if err != nil {
 		return "", err
 	}
 
 	// Whatever becomes of the order, also if the run is canceled: the challenge does
 	// not stay in the DNS.
-	pem, err := ca.obtain(ctx, domain, o)
+	pem, err := c.obtain(ctx, domain, o)
 	_, failure := bide.Step(bide.WithoutCancel(ctx), "withdraw", func(ctx context.Context) (any, error) {
-		return nil, ca.publish(ctx, domain, "")
+		return nil, c.publish(ctx, domain, "")
 	})
 	return pem, errors.Join(err, failure)
 }
 
-func (ca *client) obtain(ctx bide.Context, domain string, o order) (string, error) {
+func (c *client) obtain(ctx bide.Context, domain string, o order) (string, error) {
 	bide.Progress(ctx, 20, "publishing the DNS challenge")
-	_, err := bide.Step(ctx, "publish", func(ctx context.Context) (any, error) { return nil, ca.publish(ctx, domain, o.TXT) })
+	_, err := bide.Step(ctx, "publish", func(ctx context.Context) (any, error) { return nil, c.publish(ctx, domain, o.TXT) })
 	if err != nil {
 		return "", err
 	}
 	bide.Progress(ctx, 40, "waiting for the authority")
-	if err := ca.awaitValid(ctx, domain, o.ID); err != nil {
+	if err := c.awaitValid(ctx, domain, o.ID); err != nil {
 		return "", err
 	}
 	bide.Progress(ctx, 80, "downloading")
-	return bide.Step(ctx, "download", func(ctx context.Context) (string, error) { return ca.download(ctx, o.ID) })
+	return bide.Step(ctx, "download", func(ctx context.Context) (string, error) { return c.download(ctx, o.ID) })
 }
 
 // awaitValid asks at the pace that the authority names with each answer, and else
 // ever more seldom.
-func (ca *client) awaitValid(ctx bide.Context, domain, id string) error {
+func (c *client) awaitValid(ctx bide.Context, domain, id string) error {
 	_, err := bide.Poll(ctx, "valid",
 		func(ctx context.Context) (order, error) {
-			o, err := ca.status(ctx, id)
+			o, err := c.status(ctx, id)
 			if err == nil && o.Status == "invalid" {
 				err = &InvalidOrderError{Domain: domain, Reason: o.Reason}
 			}

@@ -48,5 +48,6 @@ func (c *client) do(ctx context.Context, method, path string, in any) (b build, 
 	if err := wait.CheckResponse(resp); err != nil {
 		return b, err // which says of itself whether it is worth one
 	}
-	return b, json.NewDecoder(resp.Body).Decode(&b)
+	err = json.NewDecoder(resp.Body).Decode(&b)
+	return b, err
 }

@@ -53,7 +53,7 @@ func run(ctx context.Context, db, listen, given string, up time.Duration, fresh 
 	again := bide.Existing // one id is one run, however often it is started
 	if fresh {
 		again = bide.Replace
-		os.Remove(world.file)
+		_ = os.Remove(world.file) // it may not be there
 	}
 	if err := world.open(); err != nil {
 		return err

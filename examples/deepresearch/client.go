@@ -59,5 +59,6 @@ func (c *client) do(ctx context.Context, method, path string, in any) (j job, er
 	if err := wait.CheckResponse(resp); err != nil {
 		return j, err // which says of itself whether it is worth one
 	}
-	return j, json.NewDecoder(resp.Body).Decode(&j)
+	err = json.NewDecoder(resp.Body).Decode(&j)
+	return j, err
 }

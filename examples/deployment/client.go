@@ -61,5 +61,6 @@ func (p *platform) do(ctx context.Context, method, path string, in any) (t task,
 	if err := wait.CheckResponse(resp); err != nil {
 		return t, err
 	}
-	return t, json.NewDecoder(resp.Body).Decode(&t)
+	err = json.NewDecoder(resp.Body).Decode(&t)
+	return t, err
 }

@@ -32,7 +32,10 @@ func control(allow []netip.Prefix) func(network, address string, c syscall.RawCo
 // a proxy would dial in its stead, and judge nothing.
 func Transport(base *http.Transport, allow ...netip.Prefix) *http.Transport {
 	if base == nil {
-		base = http.DefaultTransport.(*http.Transport)
+		var plain bool
+		if base, plain = http.DefaultTransport.(*http.Transport); !plain { // the program has put its own there
+			base = &http.Transport{ForceAttemptHTTP2: true}
+		}
 	}
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: control(allow)}
 	t := base.Clone()

@@ -55,7 +55,7 @@ func TestTransport(t *testing.T) {
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(inside, "http://"))
 	get(t, client, "http://[::ffff:127.0.0.1]:"+port, "::ffff:127.0.0.1", "")
 	if _, err := net.LookupHost("localhost"); err == nil {
-		resp, err := client.Get("http://localhost:" + port)
+		resp, err := client.Get("http://localhost:" + port) //nolint:bodyclose // there is none
 		var blocked *BlockedError
 		if !errors.As(err, &blocked) || blocked.Host != "localhost" || !blocked.Addr.IsLoopback() {
 			t.Errorf("a name that leads inside: %v, %v", resp, err)
