@@ -198,14 +198,19 @@ func TestTakeoverMaxSteps(t *testing.T) {
 	})
 }
 
-// TestTakeoverMaxWarm protects memory: only MaxWarm waiting runs stay in it.
+// TestTakeoverMaxWarm protects memory: only MaxWarm waiting runs stay in it, and of
+// longer waits fewer, so that they do not keep short ones out.
 func TestTakeoverMaxWarm(t *testing.T) {
-	for _, c := range []struct{ max, turns int }{{-1, 20}, {4, 16}, {100, 10}} {
+	for _, c := range []struct {
+		max   int
+		wait  time.Duration
+		turns int
+	}{{-1, sec, 20}, {4, sec, 16}, {4, 5 * sec, 20}, {10, 5 * sec, 18}, {100, 5 * sec, 10}, {100, 11 * sec, 20}} {
 		inBubble(t, func(e *env) {
 			var turns atomic.Int32
 			w := bide.Define("tko-warm", func(ctx bide.Context, _ int) (int, error) {
 				turns.Add(1)
-				return 0, bide.Sleep(ctx, 5*time.Second)
+				return 0, bide.Sleep(ctx, c.wait)
 			})
 			cfg := e.config()
 			cfg.MaxWarm = c.max
@@ -214,7 +219,7 @@ func TestTakeoverMaxWarm(t *testing.T) {
 			for i := range 10 {
 				handles = append(handles, start(e, w, i))
 			}
-			time.Sleep(time.Second)
+			time.Sleep(time.Second / 2)
 			for _, h := range handles {
 				e.wantState(h.ID(), bide.Waiting)
 			}
@@ -224,7 +229,7 @@ func TestTakeoverMaxWarm(t *testing.T) {
 				}
 			}
 			if n := int(turns.Load()); n != c.turns {
-				t.Errorf("MaxWarm %d: 10 runs took %d turns, want %d", c.max, n, c.turns)
+				t.Errorf("MaxWarm %d, waits of %v: 10 runs took %d turns, want %d", c.max, c.wait, n, c.turns)
 			}
 		})
 	}

@@ -27,8 +27,9 @@ type WorkerConfig struct {
 	// MaxSteps is the most calls of step functions and checks in flight; default 1,000.
 	MaxSteps int
 	// MaxWarm is the most runs kept in memory while they wait for less than
-	// WarmFor; default 1,000, negative for none. All others park at once. A run with
-	// a history of 100 records stays for twice WarmFor, one of 900 for ten times.
+	// WarmFor; default 1,000, negative for none. All others park at once. Waits of
+	// WarmFor itself have a tenth of the room, shorter ones more. A run with a history
+	// of 100 records stays for twice WarmFor, one of 900 for ten times.
 	MaxWarm int
 	WarmFor time.Duration // default 10 s
 	// Lease is how long the worker's leases outlive its last sign of life; it
@@ -332,13 +333,16 @@ func (w *Worker) now() time.Time {
 }
 
 // keepWarm reports whether a turn that is idle for so long should stay in memory,
-// its history being of the given length: one that is dear to replay may stay ten
-// times as long.
+// its history being of the given length. The shorter the wait the more of the room
+// it may use, so that long ones do not keep short ones out; a wait of a tenth of
+// WarmFor may use all of it. A history that is dear to replay makes a wait count
+// for less, down to a tenth.
 func (w *Worker) keepWarm(idle time.Duration, length int) bool {
-	if idle > w.cfg.WarmFor*time.Duration(1+min(length/100, 9)) {
+	if idle /= time.Duration(1 + min(length/100, 9)); idle > w.cfg.WarmFor {
 		return false
 	}
-	if w.warm.Add(1) > int64(w.cfg.MaxWarm) {
+	room := int64(float64(w.cfg.MaxWarm) * min(1, float64(w.cfg.WarmFor)/10/float64(max(idle, 1))))
+	if w.warm.Add(1) > room {
 		w.warm.Add(-1)
 		return false
 	}
