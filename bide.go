@@ -35,8 +35,11 @@
 //   - [Lease]: a worker's right to commit to a run, with a fencing epoch.
 //   - park: to end a turn while the run waits.
 //   - signal: a named message to one run, kept until it is received.
+//   - webhook: a URL minted for one run, through which the world sends a signal.
 //   - poll: a durable wait; one record however many attempts.
+//   - loop: a named poll that never finishes; state in place of history.
 //   - [Store]: where all this is kept.
+//   - [Fact]: what else a store keeps, beside runs.
 //
 // # The promise
 //

@@ -95,7 +95,7 @@ func TestPollRelaxes(t *testing.T) {
 			before := checks.Load()
 			done.Store(true)
 			if !lost {
-				o.wantSent("POST", o.urls[id], `"x"`, 202, "")
+				o.wantSent("POST", o.url(id), `"x"`, 202, "")
 			}
 			if _, err := h.Result(e.Context()); err != nil {
 				t.Fatal(err)

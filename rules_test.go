@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,7 +245,7 @@ type rulesService struct {
 	began time.Time
 	asked []time.Duration
 	hook  string
-	fails bool
+	fails atomic.Bool
 }
 
 func (s *rulesService) job(context.Context, string) (renderJob, error) {
@@ -263,7 +264,7 @@ func (s *rulesService) submit(_ context.Context, hook string) (string, error) {
 
 func (s *rulesService) weather(context.Context) (string, error) {
 	s.asked = append(s.asked, time.Since(s.began).Round(time.Second))
-	if s.fails {
+	if s.fails.Load() {
 		return "", errors.New("down")
 	}
 	return fmt.Sprint("rain ", len(s.asked)/3), nil
@@ -379,7 +380,7 @@ func TestDocsLoop(t *testing.T) {
 		if s.Iterations < 12 || s.Interval != 5*time.Minute || s.Base >= 5*time.Minute {
 			e.Errorf("with news in every third report: %s", jsonOf(t, s))
 		}
-		service.fails = true
+		service.fails.Store(true)
 		time.Sleep(2 * time.Hour)
 		if s := e.loopState("weather"); s.Multiplier != 8 || s.LastError == nil {
 			e.Errorf("while it fails: %s", jsonOf(t, s))

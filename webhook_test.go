@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,12 +38,23 @@ func (e *env) outside(cfg webhook.Config) *outside {
 // tell is a step that gives the world the URL.
 func (o *outside) tell(ctx bide.Context, name, url string) error {
 	_, err := bide.Step(ctx, "submit "+name, func(context.Context) (string, error) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.urls[name] = url
+		o.note(name, url)
 		return name, nil
 	})
 	return err
+}
+
+func (o *outside) note(name, url string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.urls[name] = url
+}
+
+// url returns the URL that a workflow has told.
+func (o *outside) url(name string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.urls[name]
 }
 
 // send makes a request of a handler's URL and returns status and body.
@@ -73,8 +85,8 @@ func (e *env) public() bide.WorkerConfig {
 func TestWebhookWakesPoll(t *testing.T) {
 	inBubble(t, func(e *env) {
 		o := e.outside(webhook.Config{})
-		done, checks := false, []time.Duration{}
-		start := time.Now()
+		var done atomic.Bool
+		checks := newClock()
 		render := bide.Define("render", func(ctx bide.Context, _ string) (string, error) {
 			hook, err := bide.NewWebhook[renderStatus](ctx, "ready")
 			if err != nil {
@@ -84,8 +96,8 @@ func TestWebhookWakesPoll(t *testing.T) {
 				return "", err
 			}
 			s, err := bide.Poll(ctx, "render", func(context.Context) (renderStatus, error) {
-				checks = append(checks, time.Since(start).Round(time.Millisecond))
-				return renderStatus{Done: done, File: "a.mp4"}, nil
+				checks.tick()
+				return renderStatus{Done: done.Load(), File: "a.mp4"}, nil
 			}, func(s renderStatus) bool { return s.Done }, bide.Every(10*time.Minute), bide.Timeout(time.Hour), bide.WakeOn(hook), bide.Exact{})
 			return s.File, err
 		})
@@ -95,22 +107,20 @@ func TestWebhookWakesPoll(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		o.wantSent("GET", o.urls["render"], "", 405, "")
-		o.wantSent("POST", o.urls["render"], `{"done":true}`, 202, "{}") // thin: what the check says counts
+		o.wantSent("GET", o.url("render"), "", 405, "")
+		o.wantSent("POST", o.url("render"), `{"done":true}`, 202, "{}") // thin: what the check says counts
 		time.Sleep(time.Second / 2)
-		if len(checks) != 2 || checks[1] != time.Minute {
-			t.Errorf("checks at %v, want one at once after the delivery", checks)
-		}
+		checks.want(e, "checks", 0, time.Minute)
 		time.Sleep(2200 * time.Millisecond) // checks come close together for a while
-		if len(checks) < 4 {
-			t.Errorf("checks at %v, want them close together", checks)
+		if at := checks.ticks(); len(at) < 4 {
+			t.Errorf("checks at %v, want them close together", at)
 		}
-		done = true
-		o.wantSent("POST", o.urls["render"], `{"done":true}`, 200, `"duplicate":true`)
+		done.Store(true)
+		o.wantSent("POST", o.url("render"), `{"done":true}`, 200, `"duplicate":true`)
 		if file, err := h.Result(e.Context()); err != nil || file != "a.mp4" {
 			t.Errorf("result %q, %v", file, err)
 		}
-		o.wantSent("POST", o.urls["render"], `{"done":"again"}`, 200, `"late":true`)
+		o.wantSent("POST", o.url("render"), `{"done":"again"}`, 200, `"late":true`)
 		o.wantSent("POST", "/v1/hooks/nonsense", `{}`, 404, "not-found")
 	})
 }
@@ -157,15 +167,15 @@ func TestWebhookReceive(t *testing.T) {
 			handles[mode] = h
 		}
 		time.Sleep(2 * time.Minute)
-		o.wantSent("POST", o.urls["early"], `{"file":"early.txt"}`, 202, "{}")
-		o.wantSent("POST", o.urls["race"], `{"file":"x"}`, 200, `"late":true`)
+		o.wantSent("POST", o.url("early"), `{"file":"early.txt"}`, 202, "{}")
+		o.wantSent("POST", o.url("race"), `{"file":"x"}`, 200, `"late":true`)
 		e.restart(flow) // without a PublicURL: what is made stays
-		o.wantSent("POST", o.urls["late"], `{"file":"late.txt"}`, 202, "{}")
+		o.wantSent("POST", o.url("late"), `{"file":"late.txt"}`, 202, "{}")
 		if err := e.client.Cancel(e.Context(), "gone", "no need"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		o.wantSent("POST", o.urls["gone"], `{}`, 410, "gone")
+		o.wantSent("POST", o.url("gone"), `{}`, 410, "gone")
 		time.Sleep(2 * time.Hour)
 		for mode, want := range map[string]string{"early": "early.txt", "race": "clock", "late": "late.txt"} {
 			if got, err := handles[mode].Result(e.Context()); err != nil || got != want {

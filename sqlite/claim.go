@@ -108,10 +108,17 @@ func (s *Store) hire(ctx context.Context, c bide.Claim) (*worker, error) {
 		}
 		return x, nil
 	}
+	before := x
 	x = &worker{id: c.Worker, queues: set(c.Queues), workflows: set(c.Workflows), bell: make(chan struct{}, 1)}
 	x.max.Store(int64(c.Max))
 	x.ttl.Store(int64(c.TTL))
 	x.renew(s.w.start)
+	if before != nil { // what it lost while it did not ask is news to it
+		x.mail = slices.DeleteFunc(before.mail, func(d delivery) bool { return !d.c.Lost })
+		if len(x.mail) > 0 {
+			x.ring()
+		}
+	}
 	s.workers[c.Worker] = x
 	s.mu.Unlock()
 	return x, s.do(ctx, &op{join: x})
@@ -144,13 +151,7 @@ func (w *writer) leave(x *worker, lapsed bool) error {
 	w.undo = append(w.undo, undo{left: x})
 	w.workers = slices.DeleteFunc(w.workers, func(y *worker) bool { return x == y })
 	w.regroup()
-	w.s.mu.Lock()
-	x.gone = true
-	x.ring() // a Claim that still waits makes itself known again
-	if w.s.workers[x.id] == x {
-		delete(w.s.workers, x.id)
-	}
-	w.s.mu.Unlock()
+	w.left = append(w.left, x)
 	for _, l := range w.leases {
 		if l.worker != x {
 			continue

@@ -63,6 +63,7 @@ type writer struct {
 	// Of the batch that is being applied:
 	now     int64
 	inTx    bool
+	left    []*worker // who have left
 	out     []delivery
 	touched []touch
 	undo    []undo
@@ -287,7 +288,7 @@ func (w *writer) putBack() {
 		}
 	}
 	w.s.mu.Unlock()
-	w.undo, w.out, w.touched = w.undo[:0], w.out[:0], w.touched[:0]
+	w.undo, w.left, w.out, w.touched = w.undo[:0], w.left[:0], w.out[:0], w.touched[:0]
 	for name, r := range w.routes {
 		r.cursor, r.next = nowhere, 0
 		if r.k > w.kept { // made by this batch: not in the file
@@ -362,7 +363,7 @@ func (w *writer) rows(s *sqlite.Stmt, scan func(*sqlite.Stmt)) error {
 
 // announce tells the world, after the commit, what it may now see.
 func (w *writer) announce() {
-	if len(w.out) == 0 && len(w.touched) == 0 {
+	if len(w.out) == 0 && len(w.touched) == 0 && len(w.left) == 0 {
 		return
 	}
 	w.s.mu.Lock()
@@ -373,10 +374,18 @@ func (w *writer) announce() {
 		d.w.mail = append(d.w.mail, d)
 		d.w.ring()
 	}
+	for _, x := range w.left { // after their last news
+		x.gone = true
+		x.ring() // a Claim that still waits makes itself known again
+		if len(x.mail) == 0 && w.s.workers[x.id] == x {
+			delete(w.s.workers, x.id)
+		}
+	}
 	for _, t := range w.touched {
 		w.s.notify(t)
 	}
 	w.s.mu.Unlock()
+	w.left = w.left[:0]
 	clear(w.out)
 	clear(w.touched)
 	w.out, w.touched = w.out[:0], w.touched[:0]

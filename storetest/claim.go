@@ -434,6 +434,21 @@ var claimCases = []testCase{
 				k.ok(k.s.Commit(k.ctx(), bide.Lease{Worker: "idle"}, b))
 			}
 		}},
+	{name: "claim/lost-while-away", protects: "a worker that asks only after its leases have lapsed hears of each that it has lost: its step must stop",
+		run: func(k *kit) {
+			k.create(run("a"))
+			c := asks("away", "a")
+			c.TTL = 5 * time.Second
+			held := k.take(c, 1)[0]
+			heir := asks("heir", "a")
+			got := k.take(heir, 1) // after the time has run out
+			equal(k, "interrupted", got[0].Interrupted, true)
+			news, err := k.claim(c, time.Second)
+			k.ok(err)
+			if len(news) != 1 || !news[0].News || !news[0].Lost || news[0].Lease != held.Lease {
+				k.Fatalf("got %s, want the loss of %+v", brief(news), held.Lease)
+			}
+		}},
 	{name: "claim/news", protects: "a signal for a run that a worker holds reaches it at once, and once, as news for that lease",
 		run: func(k *kit) {
 			c := k.begin("a")
