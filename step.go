@@ -47,6 +47,12 @@ func Step[T any](ctx Context, name string, fn func(context.Context) (T, error), 
 	return decode[T]("result of step ", name, data)
 }
 
+// Do is [Step] for work that has no result but whether it was done.
+func Do(ctx Context, name string, fn func(context.Context) error, opts ...StepOption) error {
+	_, err := Step(ctx, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, fn(ctx) }, opts...)
+	return err
+}
+
 type stepFunc func(context.Context) (json.RawMessage, error)
 
 func runStep(ctx Context, name string, fn stepFunc, opts []StepOption) (json.RawMessage, error) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -314,4 +315,33 @@ func TestIdempotencyKey(t *testing.T) {
 			t.Errorf("key %q was given %d times", key, n)
 		}
 	}
+}
+
+// Do is a step: kept, retried, and its error is its own.
+func TestDo(t *testing.T) {
+	inBubble(t, func(e *env) {
+		var calls atomic.Int32
+		flow := bide.Define("flow", func(ctx bide.Context, fail bool) (int32, error) {
+			err := bide.Do(ctx, "mail", func(context.Context) error {
+				if n := calls.Add(1); fail {
+					return bide.Permanent(errors.New("no such address"))
+				} else if n < 3 {
+					return errors.New("busy")
+				}
+				return nil
+			})
+			if err != nil {
+				return 0, err
+			}
+			err = bide.Sleep(ctx, time.Hour) // the next turn does not call again
+			return calls.Load(), err
+		})
+		e.work(flow)
+		if n, err := result(e, start(e, flow, false)); err != nil || n != 3 {
+			t.Errorf("%d calls, %v", n, err)
+		}
+		if _, err := result(e, start(e, flow, true)); err == nil || !strings.Contains(err.Error(), "no such address") {
+			t.Error(err)
+		}
+	})
 }

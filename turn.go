@@ -331,10 +331,11 @@ func (t *turn) end() {
 	switch t.ending {
 	case lost:
 	case finishing:
+		c, ok := t.outcome.(Continued)
 		for _, h := range t.minted {
-			h.expire(t, false)
+			h.expire(t, ok)
 		}
-		if c, ok := t.outcome.(Continued); ok {
+		if ok {
 			t.waits, t.waitsDirty = nil, true
 			t.commitLocked(c)
 			break

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -78,7 +79,11 @@ func newHook(ctx Context, name string, opts []WebhookOption) (*hook, error) {
 		return nil, err
 	}
 	t := v.t
-	f := hookFact{Run: t.run.ID, Path: v.path}
+	place := v.path
+	if g := t.run.Generation; g > 0 { // a run that began anew does not hear of what it was before
+		place += "~" + strconv.Itoa(g)
+	}
+	f := hookFact{Run: t.run.ID, Path: place}
 	if r := v.result(); r != nil {
 		data, err := v.replay(r)
 		if err != nil {
@@ -103,7 +108,7 @@ func newHook(ctx Context, name string, opts []WebhookOption) (*hook, error) {
 	mac := hmac.New(sha256.New, secret)
 	_ = json.NewEncoder(mac).Encode([]any{t.run.ID, t.run.Generation, v.path, t.run.Seed})
 	token := base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:24])
-	h := &hook{name: name, path: v.path, token: token, base: strings.TrimRight(t.w.cfg.PublicURL, "/"), key: hookKey(token), verify: f.Verify}
+	h := &hook{name: name, path: place, token: token, base: strings.TrimRight(t.w.cfg.PublicURL, "/"), key: hookKey(token), verify: f.Verify}
 	t.mu.Lock()
 	t.minted = append(t.minted, h)
 	t.mu.Unlock()

@@ -3,6 +3,7 @@ package bide_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -212,5 +213,36 @@ func TestWebhookUnused(t *testing.T) {
 		o.wantSent("POST", url, `1`, 200, `"late":true`)
 		time.Sleep(80 * time.Hour)
 		o.wantSent("POST", url, `1`, 404, "not-found")
+	})
+}
+
+// A run that begins anew does not hear of the webhooks that it had before.
+func TestWebhookOfContinuedRun(t *testing.T) {
+	inBubble(t, func(e *env) {
+		o := e.outside(webhook.Config{})
+		flow := bide.Define("flow", func(ctx bide.Context, n int) (string, error) {
+			hook, err := bide.NewWebhook[string](ctx, "ready")
+			if err != nil {
+				return "", err
+			}
+			if err := o.tell(ctx, fmt.Sprint("url", n), hook.URL()); err != nil {
+				return "", err
+			}
+			if n == 0 {
+				return "", bide.ContinueAsNew(ctx, 1)
+			}
+			return hook.Receive(ctx)
+		})
+		e.workAs(e.public(), flow)
+		h := start(e, flow, 0)
+		time.Sleep(time.Second)
+		if o.url("url0") == o.url("url1") {
+			t.Error("both have one URL")
+		}
+		o.wantSent("POST", o.url("url0"), `"old"`, 200, `"late":true`)
+		o.wantSent("POST", o.url("url1"), `"new"`, 202, "{}")
+		if got, err := result(e, h); err != nil || got != "new" {
+			t.Errorf("%q, %v", got, err)
+		}
 	})
 }

@@ -103,8 +103,7 @@ func hear(receive func() (Verdict, error)) (Verdict, error) {
 // write sends a mail. It may be tried several times, and is sent once, since the
 // mail server knows the key.
 func (o *office) write(ctx bide.Context, to, subject, link string) error {
-	_, err := bide.Step(ctx, "mail "+to, func(ctx context.Context) (any, error) {
-		return nil, o.mail.send(ctx, mail{To: to, Subject: subject, Link: link})
+	return bide.Do(ctx, "mail "+to, func(ctx context.Context) error {
+		return o.mail.send(ctx, mail{To: to, Subject: subject, Link: link})
 	})
-	return err
 }

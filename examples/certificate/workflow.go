@@ -48,15 +48,13 @@ func (c *client) certify(ctx bide.Context, domain string) (string, error) {
 	// Whatever becomes of the order, also if the run is canceled: the challenge does
 	// not stay in the DNS.
 	pem, err := c.obtain(ctx, domain, o)
-	_, failure := bide.Step(bide.WithoutCancel(ctx), "withdraw", func(ctx context.Context) (any, error) {
-		return nil, c.publish(ctx, domain, "")
-	})
+	failure := bide.Do(bide.WithoutCancel(ctx), "withdraw", func(ctx context.Context) error { return c.publish(ctx, domain, "") })
 	return pem, errors.Join(err, failure)
 }
 
 func (c *client) obtain(ctx bide.Context, domain string, o order) (string, error) {
 	bide.Progress(ctx, 20, "publishing the DNS challenge")
-	_, err := bide.Step(ctx, "publish", func(ctx context.Context) (any, error) { return nil, c.publish(ctx, domain, o.TXT) })
+	err := bide.Do(ctx, "publish", func(ctx context.Context) error { return c.publish(ctx, domain, o.TXT) })
 	if err != nil {
 		return "", err
 	}

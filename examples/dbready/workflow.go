@@ -38,7 +38,7 @@ func (db *database) ready(ctx bide.Context, w Wanted) (status, error) {
 		return s, err
 	}
 	bide.Progress(ctx, 90, w.Service+" starts")
-	_, err = bide.Step(ctx, "start", func(ctx context.Context) (any, error) { return nil, db.use(ctx, w.Service) })
+	err = bide.Do(ctx, "start", func(ctx context.Context) error { return db.use(ctx, w.Service) })
 	return s, err
 }
 

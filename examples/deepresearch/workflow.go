@@ -88,9 +88,9 @@ func (r *researcher) await(ctx bide.Context, id string, finished *bide.Webhook[j
 // meanwhile. Nobody answers? Then the time-out is the run's error.
 func (r *researcher) decide(ctx bide.Context, topic string, late error) (decision, error) {
 	bide.Progress(ctx, 0, "waiting for a person to decide")
-	_, err := bide.Step(ctx, "ask", func(context.Context) (any, error) {
+	err := bide.Do(ctx, "ask", func(context.Context) error {
 		r.ask(fmt.Sprintf("The job on %q is late: %v.", topic, late))
-		return nil, nil
+		return nil
 	})
 	if err != nil {
 		return decision{}, err

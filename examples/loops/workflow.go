@@ -93,7 +93,7 @@ func (d *dashboard) workflow() *bide.Workflow[string, string] {
 		if err != nil {
 			return "", err
 		}
-		_, err = bide.Step(ctx, "mail", func(ctx context.Context) (any, error) { return nil, d.api.mail(ctx, text) })
+		err = bide.Do(ctx, "mail", func(ctx context.Context) error { return d.api.mail(ctx, text) })
 		return text, err
 	})
 }

@@ -50,10 +50,9 @@ func (r *reminders) remind(ctx bide.Context, customer string) (o Outcome, err er
 // write sends a mail, at most once: the mail server knows no keys, so that what may
 // have been sent must not be tried again.
 func (r *reminders) write(ctx bide.Context, to, subject string) error {
-	_, err := bide.Step(ctx, subject, func(ctx context.Context) (any, error) {
-		return nil, r.mail.send(ctx, to, subject)
+	return bide.Do(ctx, subject, func(ctx context.Context) error {
+		return r.mail.send(ctx, to, subject)
 	}, bide.RetryPolicy{MaximumAttempts: 1})
-	return err
 }
 
 // awaitAnswer waits for the customer, a day at most; "" is no answer. An answer that
