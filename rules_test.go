@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -241,6 +242,7 @@ func (j renderJob) Progress() (float64, string) { return j.Percent, j.State }
 
 // rulesService is a service whose job takes ten minutes.
 type rulesService struct {
+	mu    sync.Mutex
 	calls map[string]int
 	began time.Time
 	asked []time.Duration
@@ -249,6 +251,8 @@ type rulesService struct {
 }
 
 func (s *rulesService) job(context.Context, string) (renderJob, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	past := time.Since(s.began)
 	s.asked = append(s.asked, past.Round(time.Second))
 	if past >= 10*time.Minute {
@@ -258,11 +262,21 @@ func (s *rulesService) job(context.Context, string) (renderJob, error) {
 }
 
 func (s *rulesService) submit(_ context.Context, hook string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.began, s.hook = time.Now(), hook
 	return "j1", nil
 }
 
+func (s *rulesService) url() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hook
+}
+
 func (s *rulesService) weather(context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.asked = append(s.asked, time.Since(s.began).Round(time.Second))
 	if s.fails.Load() {
 		return "", errors.New("down")
@@ -347,7 +361,7 @@ func TestDocsPollWithWebhook(t *testing.T) {
 			h := start(e, render, "")
 			time.Sleep(10*time.Minute + time.Second)
 			if !lost {
-				o.wantSent("POST", service.hook, `{"state":"done"}`, 202, "{}")
+				o.wantSent("POST", service.url(), `{"state":"done"}`, 202, "{}")
 			}
 			state, err := result(e, h)
 			late := time.Since(service.began) - 10*time.Minute
@@ -416,10 +430,17 @@ func TestDocsPerson(t *testing.T) {
 }
 
 func (s *rulesService) film(context.Context, string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.calls["fetch"]++
 	return "film", nil
 }
-func (s *rulesService) cancel(context.Context, string) error { s.calls["cancel"]++; return nil }
+func (s *rulesService) cancel(context.Context, string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls["cancel"]++
+	return nil
+}
 
 func TestDocsJob(t *testing.T) {
 	for _, canceled := range []bool{false, true} {

@@ -102,14 +102,28 @@ func (r *reader) resolve(s *Store, id string) (int64, error) {
 
 // Run implements [bide.Store].
 func (s *Store) Run(ctx context.Context, id string) (run bide.Run, err error) {
-	err = s.read(ctx, func(r *reader) error {
-		k, err := r.resolve(s, id)
-		if err == nil {
-			run, err = r.one(s, k)
+	for {
+		held := s.holder(id)
+		err = s.read(ctx, func(r *reader) error {
+			k, err := r.resolve(s, id)
+			if err == nil {
+				run, err = r.one(s, k)
+			}
+			return err
+		})
+		// The row says nothing of who holds the run: both must be of one moment, or
+		// a run that has just parked is shown to wait for nothing.
+		if err != nil || s.holder(id) == held {
+			return run, err
 		}
-		return err
-	})
-	return run, err
+	}
+}
+
+// holder is the run's live lease, nil for none.
+func (s *Store) holder(id string) *lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live[id]
 }
 
 func (r *reader) one(s *Store, k int64) (bide.Run, error) { return r.read(s, k, s.scan) }
@@ -202,7 +216,7 @@ func (s *Store) derive(run *bide.Run, st *sqlite.Stmt) {
 	s.mu.Unlock()
 	due := !st.ColumnIsNull(5) && st.ColumnInt64(5) <= s.line.Now().UnixMicro()
 	switch {
-	case warm:
+	case warm && len(run.Waiting) > 0: // else its row is older
 		run.State = bide.Waiting
 	case l != nil, s.readOnly && due && st.ColumnBool(17):
 		run.State = bide.Running
