@@ -60,6 +60,7 @@ var workloads = map[string]func(context.Context, *bench) error{
 	"checks":    runChecks,
 	"manypolls": runManyPolls,
 	"loops":     runLoops,
+	"idleloops": runIdleLoops,
 	"crash":     runCrash,
 	"limit":     runLimit,
 	"finished":  runFinished,
