@@ -18,7 +18,7 @@ import (
 // little it goes by [Elapsed]. The deadline's check is made as ever.
 type Learned time.Duration
 
-func (l Learned) poll(c *pollConfig) { c.learned = time.Duration(l) }
+func (l Learned) poll(c *pollConfig) { c.learned = (*time.Duration)(&l) }
 
 // NoRelax keeps a poll with a webhook at its own interval. Without it a poll whose
 // last five waits were all ended by the webhook checks ever less often, until a
@@ -179,7 +179,7 @@ func (l learnedStrategy) Check() error { return wait.Fixed(l.interval).Check() }
 // remember lets the store learn from a poll that has found what it waited for: it
 // became so between the last check that did not see it and the one that did.
 func (p *pollRun) remember(seen time.Time, byHook bool) {
-	if p.learned > 0 {
+	if p.learned != nil {
 		from, to := max(p.LastPending.Sub(p.state.Since), 0), max(seen.Sub(p.state.Since), 0)
 		p.t.w.learn(p.name, func(m *pollMemory) { m.Took.AddBetween(min(from, to), to) })
 	}

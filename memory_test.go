@@ -59,6 +59,45 @@ func TestPollLearned(t *testing.T) {
 	})
 }
 
+// NoRelax keeps a poll at its own interval, however often the webhook has won.
+func TestPollNoRelax(t *testing.T) {
+	inBubble(t, func(e *env) {
+		o := e.outside(webhook.Config{})
+		var checks atomic.Int64
+		var done atomic.Bool
+		flow := bide.Define("flow", func(ctx bide.Context, id string) (bool, error) {
+			hook, err := bide.NewWebhook[string](ctx, "done")
+			if err != nil {
+				return false, err
+			}
+			if err := o.tell(ctx, id, hook.URL()); err != nil {
+				return false, err
+			}
+			return bide.Poll(ctx, "job", func(context.Context) (bool, error) {
+				checks.Add(1)
+				return done.Load(), nil
+			}, func(b bool) bool { return b }, bide.Every(10*time.Second), bide.NoTimeout{}, bide.WakeOn(hook), bide.NoRelax{})
+		})
+		e.workAs(e.public(), flow)
+		for i := range 7 {
+			id := fmt.Sprint("run", i)
+			checks.Store(0)
+			done.Store(false)
+			h := start(e, flow, id)
+			time.Sleep(10 * time.Minute)
+			if n := checks.Load(); n < 50 {
+				t.Errorf("wait %d: %d checks in ten minutes", i, n)
+			}
+			done.Store(true)
+			o.wantSent("POST", o.url(id), `"x"`, 202, "")
+			if _, err := result(e, h); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // A poll whose last five waits were all ended by the webhook checks rarely, until a
 // webhook is missed.
 func TestPollRelaxes(t *testing.T) {

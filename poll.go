@@ -151,8 +151,8 @@ func (p *pollRun) load() {
 		p.Log = p.Log.clone()
 	}
 	p.Start, p.Errors = p.state.Since, p.state.Streak
-	if p.learned > 0 {
-		p.plan.Strategy = learnedStrategy{p.t.w, p.name, p.learned, p.plan.Min}
+	if p.learned != nil {
+		p.plan.Strategy = learnedStrategy{p.t.w, p.name, *p.learned, p.plan.Min}
 	}
 	if p.started != nil && !resumed {
 		p.afterStart(p.started)
@@ -193,7 +193,7 @@ func (p *pollRun) keepNow() {
 func (p *pollRun) ask() (json.RawMessage, error) {
 	p.shareNext, p.hint = time.Time{}, wait.Hint{}
 	check := p.attempt
-	if p.share != "" {
+	if p.share != nil {
 		check = p.shared
 	}
 	if p.breaker == nil {

@@ -2,6 +2,7 @@ package bide
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/bide-dev/bide/wait"
@@ -15,7 +16,7 @@ const (
 
 type pollConfig struct {
 	plan           wait.Plan
-	learned        time.Duration  // interval to be as good as; 0: not learned
+	learned        *time.Duration // interval to be as good as; nil: not learned
 	hold           *time.Duration // of a long poll
 	initialDelay   *time.Duration
 	started        *started // of a job; nil otherwise
@@ -29,7 +30,7 @@ type pollConfig struct {
 	onCheck        func(Check)
 	hook           *wakeOn
 	noRelax        bool
-	share          string
+	share          *string
 	breaker        *Breaker
 }
 
@@ -149,6 +150,10 @@ func newPollConfig(opts []PollOption) (pollConfig, error) {
 		return c, &InvalidError{Field: "StallTimeout", Reason: "must be above 0; leave it out for none"}
 	case c.hook != nil && c.hook.complete && c.hook.h.verify == "":
 		return c, &InvalidError{Field: "CompleteOn", Reason: "the webhook is not signed: give it VerifiedBy, or use WakeOn"}
+	case c.learned != nil && *c.learned < wait.Floor:
+		return c, &InvalidError{Field: "Learned", Reason: fmt.Sprintf("is %v; it must be at least %v", *c.learned, wait.Floor)}
+	case c.share != nil && *c.share == "":
+		return c, &InvalidError{Field: "Share", Reason: "is empty; give the key of what all ask for, or leave it out"}
 	case c.breaker != nil && c.breaker.Name == "":
 		return c, &InvalidError{Field: "Breaker.Name", Reason: "is empty: polls share a breaker by its name"}
 	case c.timeout == nil && !c.unbounded:

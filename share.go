@@ -14,7 +14,7 @@ import (
 // the same type. A check that a person or a webhook asks for is always made.
 type Share string
 
-func (s Share) poll(c *pollConfig) { c.share = string(s) }
+func (s Share) poll(c *pollConfig) { c.share = (*string)(&s) }
 
 const (
 	factShare = "share"
@@ -114,8 +114,8 @@ func (p *pollRun) publish(fact Fact, s sharedCheck, data json.RawMessage, err er
 
 func (p *pollRun) readShare() (Fact, sharedCheck, error) {
 	var s sharedCheck
-	fact := Fact{Kind: factShare, Key: p.share}
-	facts, err := p.t.w.store.Facts(p.t.w.base, factShare, p.share)
+	fact := Fact{Kind: factShare, Key: *p.share}
+	facts, err := p.t.w.store.Facts(p.t.w.base, factShare, *p.share)
 	if err == nil && len(facts) > 0 {
 		fact = facts[0]
 		err = json.Unmarshal(fact.Value, &s)
@@ -134,7 +134,7 @@ func (p *pollRun) writeShare(fact *Fact, s sharedCheck) error {
 	if err := p.t.w.store.Commit(p.t.w.base, Lease{}, Batch{Facts: []Fact{*fact}}); err != nil {
 		return err
 	}
-	facts, err := p.t.w.store.Facts(p.t.w.base, factShare, p.share)
+	facts, err := p.t.w.store.Facts(p.t.w.base, factShare, *p.share)
 	if err == nil && len(facts) > 0 {
 		fact.Version = facts[0].Version
 	}
