@@ -97,12 +97,17 @@ func (e *UnknownWorkflowError) Error() string {
 func (e *UnknownWorkflowError) Code() string { return "unknown_workflow" }
 
 // ConflictError is a start whose id is taken by a run with another workflow or
-// input, or by any run under [Fail].
+// input, or by any run under [Fail]; or whose key ([NewRun].Key) is that of a run
+// that was asked for otherwise.
 type ConflictError struct {
-	ID string `json:"id"`
+	ID  string `json:"id"` // of the run that is there
+	Key string `json:"key,omitempty"`
 }
 
 func (e *ConflictError) Error() string {
+	if e.Key != "" {
+		return fmt.Sprintf("bide: key %q belongs to run %q, which was asked for otherwise; use another key", e.Key, e.ID)
+	}
 	return fmt.Sprintf("bide: run id %q is taken; use another id, bide.Replace, or the same workflow and input", e.ID)
 }
 

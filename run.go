@@ -81,6 +81,8 @@ type Run struct {
 	Deadline time.Time `json:"deadline_at,omitzero"`
 	// Generation counts how often the run was continued as new.
 	Generation int `json:"generation,omitempty"`
+	// Trace is the W3C traceparent of whoever started the run.
+	Trace string `json:"trace,omitempty"`
 	// Seed feeds [Rand] and [NewID]: fixed for a run and generation, different for each.
 	Seed uint64 `json:"-"`
 }
@@ -165,6 +167,19 @@ type Record struct {
 	By string `json:"by,omitempty"`
 	// Poll tells how a poll went.
 	Poll *PollLog `json:"poll,omitempty"`
+}
+
+// Chunk is a piece of what a step has streamed, see [Stream].
+type Chunk struct {
+	// Seq orders the chunks and records of one store.
+	Seq  int64  `json:"seq"`
+	Path string `json:"path"` // of the step
+	Name string `json:"name"`
+	// Attempt is the step's: with another one a new segment begins, which takes
+	// the place of what the attempts before it had streamed.
+	Attempt int       `json:"attempt"`
+	Data    []byte    `json:"data"`
+	At      time.Time `json:"at"`
 }
 
 // Wait is what a run waits for, said as data. It is also the durable state of

@@ -59,6 +59,10 @@ type Store interface {
 	// (0: all).
 	History(ctx context.Context, run string, after int64, limit int) ([]Record, error)
 
+	// Chunks reads what the run's steps have streamed, with Seq > after, in order,
+	// at most limit (0: all), or returns [ErrNotFound].
+	Chunks(ctx context.Context, run string, after int64, limit int) ([]Chunk, error)
+
 	// Facts reads the facts of a kind under the keys, in no order, all at one
 	// moment: those not there are left out. No keys: all of the kind. It returns
 	// an [InvalidError] when the kind or a key is empty.
@@ -76,8 +80,51 @@ type Waker interface {
 	// fold into one), with ends true only after the one that ends it, and a
 	// function that gives the subscription up. A value other than nil is the
 	// ended run; nil is a hint to read it. There is a first value at once if the
-	// run may have ended before the call.
+	// run may have ended before the call. An empty id stands for all runs: its
+	// values are hints that one was made or has changed, and there is no first.
 	Wake(id string, ends bool) (<-chan *Run, func())
+}
+
+// Admin is what a [Store] may also implement, for those who look after it.
+type Admin interface {
+	// Status says what is in the store and who works on it.
+	Status(ctx context.Context) (Status, error)
+
+	// Purge removes a run that has ended, with all that belongs to it. Its children
+	// stay. It returns [ErrNotFound], or an [InvalidError] when the run has not ended.
+	Purge(ctx context.Context, run string) error
+}
+
+// Status is what [Admin.Status] tells.
+type Status struct {
+	Counts  []Count      `json:"counts"`  // by queue, workflow, state
+	Workers []WorkerInfo `json:"workers"` // by id
+	// Since the store was opened, in this process: commits, the transactions that
+	// they were gathered into, and leases that workers lost.
+	Commits      int64 `json:"commits"`
+	Transactions int64 `json:"transactions"`
+	LeasesLost   int64 `json:"leases_lost"`
+}
+
+// Count is how many runs of a queue and workflow are in a state.
+type Count struct {
+	Queue    string `json:"queue"`
+	Workflow string `json:"workflow"`
+	State    State  `json:"state"`
+	Runs     int64  `json:"runs"`
+	// Oldest is since when the run has been due that has waited longest for a
+	// worker; only with [Queued].
+	Oldest time.Time `json:"oldest,omitzero"`
+}
+
+// WorkerInfo is a worker that the store knows.
+type WorkerInfo struct {
+	ID        string    `json:"id"`
+	Queues    []string  `json:"queues"`
+	Workflows []string  `json:"workflows"`
+	Max       int       `json:"max"`        // the most runs that it wants to hold
+	Held      int       `json:"held"`       // leases
+	ExpiresAt time.Time `json:"expires_at"` // when its leases lapse unless it is heard of
 }
 
 // NewRun is a run to be created.
@@ -93,6 +140,16 @@ type NewRun struct {
 	Deadline time.Time // zero: none
 	Conflict Conflict
 	Messages []Message // in the inbox from the start
+	// Key, if set, is unique in the store for the life of the run: another NewRun
+	// with the same Key and Print, of whatever else, is answered with the run that
+	// has it; with another Print it is a [ConflictError].
+	Key   string
+	Print string // a fingerprint of what was asked for
+	// OnEnd, if set, is a run that is made when this one has ended, however it
+	// ends, in the same transaction; its Parent is this run, and it is Detached.
+	OnEnd *NewRun
+	// Trace is the W3C traceparent of whoever starts the run, "" for none.
+	Trace string
 }
 
 // Created answers one NewRun.
@@ -210,6 +267,7 @@ type Query struct {
 // Batch is what one commit writes: all of it or nothing.
 type Batch struct {
 	Records  []Record // Seq is given by the store
+	Chunks   []Chunk  // Seq is given by the store
 	Consumed []int64  // inbox messages that Records have taken up
 	Waiting  *[]Wait  // if set, replaces what the run waits for
 	Progress *ProgressState

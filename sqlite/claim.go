@@ -188,6 +188,7 @@ func (w *writer) giveBack(l *lease) error {
 
 // lose tells the worker that a lease is gone.
 func (w *writer) lose(l *lease) {
+	w.lost++
 	w.out = append(w.out, delivery{w: l.worker, c: &bide.Claimed{Lease: l.public(), News: true, Lost: true}})
 }
 
@@ -345,7 +346,7 @@ func (w *writer) dueRuns(r *route, limit int64) ([]dueRun, error) {
 	err := w.rows(st, func(s *sqlite.Stmt) {
 		at := place{s.ColumnInt64(1), s.ColumnInt64(0)}
 		l := &lease{k: at.k, wake: at.wake, mail: s.ColumnInt64(2), state: bide.State(s.ColumnInt64(3)),
-			id: s.ColumnText(4), parent: s.ColumnText(5), kids: s.ColumnBool(6), route: r, warm: new(atomic.Bool)}
+			id: s.ColumnText(4), parent: s.ColumnText(5), kids: s.ColumnBool(6), onEnd: s.ColumnBool(8), route: r, warm: new(atomic.Bool)}
 		if l.id == "" {
 			l.id = w.s.madeID(l.k)
 		}

@@ -66,6 +66,7 @@ func (w *writer) commit(o *op) error {
 		o.err = bide.ErrLeaseLost
 		return nil
 	}
+	w.commits++
 	b := &o.batch
 	if len(b.Facts) > 0 {
 		if err := w.changeFacts(o); err != nil || o.err != nil {
@@ -77,6 +78,11 @@ func (w *writer) commit(o *op) error {
 	}
 	for i := range b.Records {
 		if err := w.addRecord(l.k, &b.Records[i]); err != nil {
+			return err
+		}
+	}
+	for i := range b.Chunks {
+		if err := w.addChunk(l.k, &b.Chunks[i]); err != nil {
 			return err
 		}
 	}
@@ -307,6 +313,7 @@ func (w *writer) park(l *lease, b *bide.Batch, next bide.Parked) error {
 		st = w.st.parkWaits
 		blob(st, 5, packWaits(*b.Waiting))
 	}
+	w.move(l.route, l.state, state)
 	err := w.set(st, l.k, func(s *sqlite.Stmt) {
 		s.BindInt64(3, int64(state))
 		number(s, 4, wake, never)
@@ -329,9 +336,11 @@ func (w *writer) continueAsNew(l *lease, next bide.Continued) error {
 	if err := w.exec(w.st.clearRecs); err != nil {
 		return err
 	}
-	w.st.dropPayload.BindInt64(1, l.k)
-	if err := w.exec(w.st.dropPayload); err != nil {
-		return err
+	for _, st := range []*sqlite.Stmt{w.st.clearChunks, w.st.dropPayload} {
+		st.BindInt64(1, l.k)
+		if err := w.exec(st); err != nil {
+			return err
+		}
 	}
 	if len(next.Input) > inlineInput {
 		if err := w.keepPayload(l.k, next.Input); err != nil {
@@ -345,6 +354,7 @@ func (w *writer) continueAsNew(l *lease, next bide.Continued) error {
 	case bide.Paused:
 		state, wake = bide.Paused, never
 	}
+	w.move(l.route, l.state, state)
 	err := w.set(w.st.again, l.k, func(s *sqlite.Stmt) {
 		s.BindInt64(3, int64(state))
 		number(s, 4, wake, never)
@@ -383,6 +393,7 @@ func (w *writer) endRun(t *target, state bide.State, result json.RawMessage, f *
 	if err != nil {
 		return err
 	}
+	w.move(t.route, t.state, state)
 	touched := touch{id: t.id, over: true}
 	if l := w.leases[t.k]; l != nil {
 		if l.known != nil && t.kept {
@@ -399,8 +410,29 @@ func (w *writer) endRun(t *target, state bide.State, result json.RawMessage, f *
 	if err := w.cancelKids(t); err != nil {
 		return err
 	}
+	if t.onEnd {
+		if err := w.follow(t); err != nil {
+			return err
+		}
+	}
 	if t.parent == "" {
 		return nil
 	}
 	return w.postByID(t.parent, t.outcome(state, result, f))
+}
+
+// follow makes the run that follows the end of another.
+func (w *writer) follow(t *target) error {
+	var n bide.NewRun
+	var jerr error
+	w.st.onEnd.BindInt64(1, t.k)
+	if _, err := w.one(w.st.onEnd, func(s *sqlite.Stmt) { jerr = json.Unmarshal(bytesOf(s, 0), &n) }); err != nil {
+		return err
+	}
+	if jerr != nil {
+		return &bide.CodecError{Field: "OnEnd", Message: jerr.Error()}
+	}
+	n.Parent, n.Detached = t.id, true
+	_, err := w.createOne(&n) // a Created.Err, of an id that is taken, is nobody's to hear
+	return err
 }

@@ -75,6 +75,7 @@ func (w *writer) setState(t *target, state bide.State, wake int64) error {
 	if err != nil {
 		return err
 	}
+	w.move(t.route, t.state, state)
 	t.state, t.wake = state, wake
 	if l != nil {
 		w.change(l)
@@ -188,6 +189,7 @@ func (w *writer) retry(t *target) error {
 	if err != nil {
 		return err
 	}
+	w.move(t.route, t.state, bide.Queued)
 	w.due(t.route, place{w.now, t.k})
 	w.touched = append(w.touched, touch{id: t.id})
 	for _, id := range children {

@@ -56,6 +56,11 @@ func (w *writer) createOne(n *bide.NewRun) (bide.Created, error) {
 	if n.Queue == "" {
 		return bide.Created{Err: &bide.InvalidError{Field: "queue", Reason: "is empty"}}, nil
 	}
+	if n.Key != "" {
+		if c, found, err := w.byStartKey(n); found || err != nil {
+			return c, err
+		}
+	}
 	if n.ID != "" {
 		k, err := w.resolve(n.ID)
 		if err == nil {
@@ -116,8 +121,20 @@ func (w *writer) createOne(n *bide.NewRun) (bide.Created, error) {
 	} else {
 		st.BindNull(13)
 	}
+	text(st, 14, n.Key)
+	text(st, 15, n.Print)
+	if n.OnEnd == nil {
+		st.BindNull(16)
+	} else {
+		blob(st, 16, object(n.OnEnd))
+	}
+	text(st, 17, n.Trace)
 	if err := w.exec(st); err != nil {
 		return bide.Created{}, err
+	}
+	w.tally[count{r.k, bide.Queued}]++
+	if w.s.watching.Load() > 0 {
+		w.touched = append(w.touched, touch{id: id})
 	}
 	if len(n.Input) > inlineInput {
 		if err := w.keepPayload(k, n.Input); err != nil {
@@ -129,11 +146,26 @@ func (w *writer) createOne(n *bide.NewRun) (bide.Created, error) {
 		return bide.Created{ID: id, New: true}, nil
 	}
 	run := &bide.Run{ID: id, Workflow: n.Workflow, Queue: n.Queue, State: bide.Running, Version: k, Parent: n.Parent,
-		Labels: n.Labels, Input: n.Input, CreatedAt: clock(w.now), StartedAt: clock(w.now), Deadline: n.Deadline, Seed: w.s.seed(k, 0)}
-	l := &lease{k: k, id: id, route: r, state: bide.Queued, mail: mail, parent: n.Parent, known: run, warm: new(atomic.Bool)}
+		Labels: n.Labels, Input: n.Input, CreatedAt: clock(w.now), StartedAt: clock(w.now), Deadline: n.Deadline, Trace: n.Trace, Seed: w.s.seed(k, 0)}
+	l := &lease{k: k, id: id, route: r, state: bide.Queued, mail: mail, parent: n.Parent, onEnd: n.OnEnd != nil, known: run, warm: new(atomic.Bool)}
 	w.take(l, born, k)
 	w.out = append(w.out, delivery{w: born, lease: l, full: true, c: &bide.Claimed{Lease: l.public(), Run: *run, Inbox: inbox}})
 	return bide.Created{ID: id, New: true}, nil
+}
+
+// byStartKey answers a start whose key a run has.
+func (w *writer) byStartKey(n *bide.NewRun) (c bide.Created, found bool, err error) {
+	print := ""
+	w.st.findKey.BindText(1, n.Key)
+	found, err = w.one(w.st.findKey, func(s *sqlite.Stmt) {
+		if c.ID, print = s.ColumnText(1), s.ColumnText(2); c.ID == "" {
+			c.ID = w.s.madeID(s.ColumnInt64(0))
+		}
+	})
+	if found && print != n.Print {
+		c.Err = &bide.ConflictError{ID: c.ID, Key: n.Key}
+	}
+	return c, found, err
 }
 
 // conflict decides about an id that is taken. settled: no run is to be made.

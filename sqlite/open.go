@@ -49,6 +49,7 @@ type Store struct {
 	watchers map[string][]*watcher
 	workers  map[string]*worker
 	watching atomic.Int64 // len of watchers, read without the lock
+	meter    meter
 }
 
 // Option is an option of [Open].

@@ -19,7 +19,7 @@ import (
 type reader struct {
 	conn                                        *sqlite.Conn
 	find, run, payload, last, recs, inbox, page *sqlite.Stmt
-	facts, factsOf                              *sqlite.Stmt
+	facts, factsOf, chunks, tally, due          *sqlite.Stmt
 }
 
 const runColumns = `run.k, route.queue, route.workflow, run.state, run.ver, run.wake, run.id, run.parent, run.gen, run.created,
@@ -39,10 +39,14 @@ func (r *reader) prepare() error {
 		sql  string
 	}{
 		{&r.find, `SELECT k FROM run WHERE id = ?1`},
-		{&r.run, `SELECT ` + runColumns + `, run.vals, run.result, run.input FROM run JOIN route ON route.k = run.route WHERE run.k = ?1`},
+		{&r.run, `SELECT ` + runColumns + `, run.vals, run.result, run.input, run.trace FROM run JOIN route ON route.k = run.route WHERE run.k = ?1`},
 		{&r.payload, `SELECT input FROM payload WHERE run = ?1`},
 		{&r.last, `SELECT k FROM rec WHERE run = ?1 ORDER BY k DESC LIMIT 1`},
 		{&r.recs, `SELECT k, path, kind, name, data, error, attempt, at, took, by, poll FROM rec WHERE run = ?1 AND k > ?2 ORDER BY k LIMIT ?3`},
+		{&r.chunks, `SELECT k, path, name, attempt, data, at FROM chunk WHERE run = ?1 AND k > ?2 ORDER BY k LIMIT ?3`},
+		{&r.tally, `SELECT route.k, route.queue, route.workflow, tally.state, tally.runs FROM tally JOIN route ON route.k = tally.route
+			WHERE tally.runs > 0 ORDER BY route.queue, route.workflow, tally.state`},
+		{&r.due, `SELECT k, id, wake, state FROM run WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2 ORDER BY wake, k`},
 		{&r.inbox, `SELECT k, op, name, key, data, error, at FROM inbox WHERE run = ?1 AND taken = 0 ORDER BY k`},
 		{&r.facts, `SELECT key, ver, value, expires FROM fact WHERE kind = ?1 AND (expires IS NULL OR expires > ?2)`},
 		{&r.factsOf, `SELECT key, ver, value, expires FROM fact WHERE kind = ?1 AND (expires IS NULL OR expires > ?2)
@@ -146,7 +150,7 @@ func (r *reader) read(s *Store, k int64, scan func(*sqlite.Stmt) (bide.Run, erro
 			return run, &bide.CodecError{Field: "values", Message: err.Error()}
 		}
 	}
-	run.Result, run.Input = bytesOf(r.run, 19), bytesOf(r.run, 20)
+	run.Result, run.Input, run.Trace = bytesOf(r.run, 19), bytesOf(r.run, 20), r.run.ColumnText(21)
 	if run.Input == nil {
 		defer r.payload.Reset()
 		r.payload.BindInt64(1, k)

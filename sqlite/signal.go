@@ -52,6 +52,7 @@ type target struct {
 	mail       int64
 	parent     string
 	kids       bool
+	onEnd      bool
 	kept       bool // its own turn does it, under its lease
 	deadline   int64
 	waits      []byte
@@ -62,7 +63,7 @@ type target struct {
 }
 
 func (l *lease) target() *target {
-	return &target{k: l.k, id: l.id, route: l.route, state: l.state, parent: l.parent, kids: l.kids, kept: true}
+	return &target{k: l.k, id: l.id, route: l.route, state: l.state, parent: l.parent, kids: l.kids, onEnd: l.onEnd, kept: true}
 }
 
 // target reads a run, or returns [bide.ErrNotFound].
@@ -80,7 +81,7 @@ func (w *writer) target(k int64) (*target, error) {
 		t.id, t.parent, t.kids = s.ColumnText(4), s.ColumnText(5), s.ColumnBool(6)
 		t.waits, t.failure, t.deadline = bytesOf(s, 7), bytesOf(s, 8), s.ColumnInt64(9)
 		t.result, t.input, t.generation = bytesOf(s, 10), bytesOf(s, 11), s.ColumnInt64(12)
-		t.put = s.ColumnInt64(13)
+		t.put, t.onEnd = s.ColumnInt64(13), s.ColumnBool(14)
 	})
 	if err != nil {
 		return nil, err

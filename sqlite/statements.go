@@ -13,12 +13,14 @@ type statements struct {
 
 	meta, setMeta, routes, addRoute, mark *sqlite.Stmt
 
-	find, addRun, addPayload, addRec, addMail *sqlite.Stmt
+	find, findKey, addRun, addPayload, addRec, addChunk, addMail *sqlite.Stmt
 
 	due, nextDue *sqlite.Stmt
 
-	setWaits, setProgress, setStarted, setKids, getVals, setVals *sqlite.Stmt
-	park, parkWaits, end, again, clearRecs, dropPayload          *sqlite.Stmt
+	setWaits, setProgress, setStarted, setKids, getVals, setVals     *sqlite.Stmt
+	park, parkWaits, end, again, clearRecs, clearChunks, dropPayload *sqlite.Stmt
+	onEnd, addTally                                                  *sqlite.Stmt
+	purge, purgeMail                                                 *sqlite.Stmt
 
 	mailKey, post, takeMail, dropMail, dropCancel *sqlite.Stmt
 
@@ -44,15 +46,17 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 		{&st.mark, `UPDATE route SET mark_wake = ?2, mark_k = ?3, mark_put = ?4 WHERE k = ?1`},
 
 		{&st.find, `SELECT k FROM run WHERE id = ?1`},
-		{&st.addRun, `INSERT INTO run (k, route, state, ver, put, wake, mail, id, parent, detached, created, started, deadline, labels, input)
-			VALUES (?1, ?2, ?3, ?1, ?1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`},
+		{&st.findKey, `SELECT k, id, print FROM run WHERE key = ?1`},
+		{&st.addRun, `INSERT INTO run (k, route, state, ver, put, wake, mail, id, parent, detached, created, started, deadline, labels, input,
+			key, print, on_end, trace) VALUES (?1, ?2, ?3, ?1, ?1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)`},
 		{&st.addPayload, `INSERT OR REPLACE INTO payload (run, input) VALUES (?1, ?2)`},
 		{&st.dropPayload, `DELETE FROM payload WHERE run = ?1`},
 		{&st.addRec, `INSERT INTO rec (k, run, path, kind, name, data, error, attempt, at, took, by, poll)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`},
+		{&st.addChunk, `INSERT INTO chunk (k, run, path, name, attempt, data, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`},
 		{&st.addMail, `INSERT INTO inbox (k, run, op, name, key, data, error, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`},
 
-		{&st.due, `SELECT k, wake, mail, state, id, parent, kids, put FROM run
+		{&st.due, `SELECT k, wake, mail, state, id, parent, kids, put, on_end IS NOT NULL FROM run
 			WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2 AND (wake, k) > (?3, ?4) ORDER BY wake, k LIMIT ?5`},
 		{&st.nextDue, `SELECT wake FROM run WHERE route = ?1 AND wake IS NOT NULL AND (wake, k) > (?2, ?3) ORDER BY wake, k LIMIT 1`},
 
@@ -68,6 +72,11 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 			started = coalesce(started, ?7) WHERE k = ?1`},
 		{&st.again, `UPDATE run SET ver = ?2, put = ?2, state = ?3, wake = ?4, waits = NULL, progress = NULL, gen = gen + 1, input = ?5 WHERE k = ?1`},
 		{&st.clearRecs, `DELETE FROM rec WHERE run = ?1`},
+		{&st.clearChunks, `DELETE FROM chunk WHERE run = ?1`},
+		{&st.onEnd, `SELECT on_end FROM run WHERE k = ?1`},
+		{&st.addTally, `INSERT INTO tally (route, state, runs) VALUES (?1, ?2, ?3) ON CONFLICT (route, state) DO UPDATE SET runs = runs + ?3`},
+		{&st.purge, `DELETE FROM run WHERE k = ?1`},
+		{&st.purgeMail, `DELETE FROM inbox WHERE run = ?1`},
 
 		{&st.mailKey, `SELECT 1 FROM inbox WHERE run = ?1 AND key = ?2`},
 		{&st.post, `UPDATE run SET ver = ?2, mail = ?3, wake = ?4, put = iif(wake IS ?4, put, ?2) WHERE k = ?1`},
@@ -81,7 +90,7 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 		{&st.dropFact, `DELETE FROM fact WHERE kind = ?1 AND key = ?2`},
 		{&st.oldFacts, `DELETE FROM fact WHERE (kind, key) IN (SELECT kind, key FROM fact WHERE expires <= ?1 ORDER BY expires LIMIT ?2)`},
 
-		{&st.target, `SELECT route, state, wake, mail, id, parent, kids, waits, error, deadline, result, input, gen, put FROM run WHERE k = ?1`},
+		{&st.target, `SELECT route, state, wake, mail, id, parent, kids, waits, error, deadline, result, input, gen, put, on_end IS NOT NULL FROM run WHERE k = ?1`},
 		{&st.setState, `UPDATE run SET ver = ?2, state = ?3, wake = ?4, put = iif(?5, ?2, put) WHERE k = ?1`},
 		{&st.giveID, `UPDATE run SET ver = ?2, id = NULL WHERE k = ?1`},
 		{&st.moveKids, `UPDATE run SET parent = ?2 WHERE parent = ?1`},

@@ -24,7 +24,7 @@ func (s *Store) Wake(id string, ends bool) (<-chan *bide.Run, func()) {
 	if !ends {
 		s.watching.Add(1)
 	}
-	if s.live[id] == nil || s.isClosed() {
+	if id != "" && s.live[id] == nil || s.isClosed() {
 		x.ch <- nil // it may have ended before
 	}
 	return x.ch, func() {
@@ -107,6 +107,12 @@ func (s *Store) notify(t touch) {
 		select {
 		case x.ch <- t.ended:
 		default: // a hint is waiting already
+		}
+	}
+	for _, x := range s.watchers[""] {
+		select {
+		case x.ch <- nil:
+		default:
 		}
 	}
 }

@@ -31,6 +31,8 @@ type op struct {
 	control bool // Store.Control
 	cmd     bide.Command
 
+	purge bool // Store.Purge
+
 	join *worker // Store.Claim, first call
 	tick bool    // something may be due
 
@@ -67,6 +69,15 @@ type writer struct {
 	out     []delivery
 	touched []touch
 	undo    []undo
+	tally   map[count]int64 // by how much the numbers of runs change
+	commits int64
+	lost    int64 // leases
+}
+
+// count names a number of runs that is kept.
+type count struct {
+	route int64
+	state bide.State
 }
 
 type routeName struct{ queue, workflow string }
@@ -107,6 +118,7 @@ type lease struct {
 	handed int64 // the newest message when it was handed out
 	parent string
 	kids   bool
+	onEnd  bool         // a run follows its end
 	known  *bide.Run    // as handed out, for those who wait for its end; nil if not at hand
 	warm   *atomic.Bool // the turn waits and holds its lease
 }
@@ -139,7 +151,7 @@ type undo struct {
 
 func (w *writer) init(s *Store, conn *sqlite.Conn) {
 	*w = writer{s: s, conn: conn, leases: map[int64]*lease{}, lapsed: map[int64]bool{},
-		routes: map[routeName]*route{}, byKey: map[int64]*route{}, start: time.Now()}
+		routes: map[routeName]*route{}, byKey: map[int64]*route{}, start: time.Now(), tally: map[count]int64{}}
 }
 
 // recover reads what the last process left.
@@ -213,7 +225,9 @@ func (w *writer) try(ops []*op) error {
 	w.kept = w.seq
 	err := w.applyAll(ops)
 	if err == nil && w.inTx {
-		err = w.exec(w.st.commit)
+		if err = w.writeTally(); err == nil {
+			err = w.exec(w.st.commit)
+		}
 	}
 	if err != nil {
 		if w.inTx && !w.conn.AutocommitEnabled() {
@@ -225,6 +239,7 @@ func (w *writer) try(ops []*op) error {
 		return err
 	}
 	w.undo = w.undo[:0]
+	w.count()
 	w.announce()
 	w.schedule()
 	if w.inTx && w.s.path != memory {
@@ -258,6 +273,8 @@ func (w *writer) apply(o *op) error {
 		return w.signalled(o)
 	case o.control:
 		return w.controlled(o)
+	case o.purge:
+		return w.purge(o)
 	case o.join != nil:
 		w.join(o.join)
 	}
@@ -289,6 +306,8 @@ func (w *writer) putBack() {
 	}
 	w.s.mu.Unlock()
 	w.undo, w.left, w.out, w.touched = w.undo[:0], w.left[:0], w.out[:0], w.touched[:0]
+	clear(w.tally)
+	w.commits, w.lost = 0, 0
 	for name, r := range w.routes {
 		r.cursor, r.next = nowhere, 0
 		if r.k > w.kept { // made by this batch: not in the file

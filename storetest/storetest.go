@@ -36,7 +36,8 @@ type Door struct {
 
 // Run tests the store behind the door, each case as a subtest.
 func Run(t *testing.T, door Door) {
-	for _, c := range slices.Concat(createCases, claimCases, commitCases, childCases, signalCases, factCases, controlCases, readCases, wakeCases, closeCases, scheduleCases) {
+	for _, c := range slices.Concat(createCases, claimCases, commitCases, childCases, signalCases, factCases, controlCases, readCases, wakeCases, closeCases, scheduleCases,
+		streamCases, adminCases, followCases, keyCases) {
 		t.Run(c.name, func(t *testing.T) {
 			if c.lasting && door.Reopen == nil {
 				t.Skip("the store does not outlive itself")
@@ -80,8 +81,9 @@ const (
 // [kit.turn], and one that was only to see nothing leaves after that.
 type kit struct {
 	*testing.T
-	s    bide.Store
-	door Door
+	s     bide.Store
+	door  Door
+	onEnd *bide.NewRun // of the runs that [kit.inState] makes
 }
 
 func (k *kit) ctx() context.Context { return context.Background() }
@@ -424,7 +426,9 @@ var states = []bide.State{bide.Queued, bide.Running, bide.Waiting, bide.Paused, 
 // inState brings a new run into the state and returns the last lease on it.
 func (k *kit) inState(id string, s bide.State) (c bide.Claimed) {
 	k.Helper()
-	k.create(run(id))
+	n := run(id)
+	n.OnEnd = k.onEnd
+	k.create(n)
 	if s != bide.Queued {
 		c = k.turn(id)
 		k.commit(c, bide.Batch{Records: []bide.Record{step("1", "before")}})
