@@ -33,6 +33,7 @@ type attempt struct {
 	upto  *float64    // percent, if the check told it
 
 	published map[string]json.RawMessage // by a loop's iteration
+	stream    []byte                     // not cut into chunks yet
 
 	last Observation // of the check before; does not change
 	due  time.Time   // of a loop's iteration; does not change
@@ -228,6 +229,7 @@ func (a *attempt) run(fn stepFunc) (json.RawMessage, error) {
 		a.beat.Stop()
 	}
 	a.closeLocked(context.Canceled)
+	a.cutLocked(true)
 	if t.over(b) || a.out.err == errUnwound {
 		b.exitLocked()
 	}
@@ -238,16 +240,35 @@ func (a *attempt) run(fn stepFunc) (json.RawMessage, error) {
 // call runs the function; its slot is free again when it really ends.
 func (a *attempt) call(fn stepFunc) {
 	out := outcome{err: &PanicError{Value: "runtime.Goexit called in step code"}}
+	var done func(error)
 	defer func() {
 		if r := recover(); r != nil {
 			out = outcome{err: &PanicError{Value: fmt.Sprint(r), Stack: string(debug.Stack())}}
+		}
+		if done != nil {
+			a.v.t.w.contain("Intercept", a.v.name, func() { done(out.err) })
 		}
 		a.v.t.w.releaseSlot()
 		a.v.t.mu.Lock()
 		a.resolveLocked(out)
 		a.v.t.mu.Unlock()
 	}()
-	out.data, out.err = fn(a)
+	ctx := context.Context(a)
+	if f := a.v.t.w.cfg.Intercept; f != nil {
+		run := &a.v.t.run
+		ctx, done = f(a, Call{Run: run.ID, Workflow: run.Workflow, Trace: run.Trace, Kind: a.v.kind, Name: a.v.name, Attempt: a.number})
+	}
+	out.data, out.err = fn(ctx)
+}
+
+// Call is one attempt of a step, one check of a poll or one iteration of a loop,
+// as [WorkerConfig].Intercept is told of it.
+type Call struct {
+	Run, Workflow string
+	Trace         string // the W3C traceparent that the run was started with
+	Kind          Kind
+	Name          string
+	Attempt       int // from 1
 }
 
 func (v *verb) String() string { return fmt.Sprintf("%s %q", v.kind, v.name) }

@@ -71,6 +71,9 @@ func StartChild[In, Out any](ctx Context, w *Workflow[In, Out], in In, opts ...S
 	if run.Queue == "" {
 		run.Queue = t.run.Queue
 	}
+	if run.Trace == "" {
+		run.Trace = t.run.Trace
+	}
 	data, _ := json.Marshal(childStart{Child: run.ID})
 	t.noteChild(v.path, run.ID)
 	t.mu.Lock()

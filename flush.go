@@ -71,7 +71,10 @@ func (t *turn) putFact(f Fact) {
 
 // commitLocked writes everything pending, and with it how the turn ends, if it does.
 func (t *turn) commitLocked(next Next) {
-	b := Batch{Records: t.records, Consumed: t.consumed, Start: t.start, Cancel: t.stop,
+	for _, a := range t.attempts {
+		a.cutLocked(false)
+	}
+	b := Batch{Records: t.records, Chunks: t.chunks, Consumed: t.consumed, Start: t.start, Cancel: t.stop,
 		Progress: t.progress, Values: t.values, Facts: t.facts, Seen: t.seen, Started: t.started, Next: next}
 	if t.waitsDirty {
 		list := t.waitList()
@@ -81,7 +84,7 @@ func (t *turn) commitLocked(next Next) {
 	t.started = time.Time{}
 	t.records, t.spare = t.spare, nil
 	t.taken = t.taken[:0]
-	t.consumed, t.start, t.stop, t.progress, t.values, t.facts, t.waitsDirty = nil, nil, nil, nil, nil, nil, false
+	t.chunks, t.consumed, t.start, t.stop, t.progress, t.values, t.facts, t.waitsDirty = nil, nil, nil, nil, nil, nil, nil, false
 	if !t.lateAt.IsZero() {
 		t.late.Stop()
 		t.lateAt = time.Time{}

@@ -81,6 +81,7 @@ type turn struct {
 	// What the next commit writes.
 	started    time.Time // of the run, if this is its first turn
 	records    []Record
+	chunks     []Chunk
 	spare      []Record // the last batch's, to be used again
 	consumed   []int64
 	taken      []taking // the signals among consumed

@@ -45,6 +45,10 @@ type WorkerConfig struct {
 	// ("https://bide.example.com"); [NewWebhook] needs it.
 	PublicURL string
 	Logger    *slog.Logger // default slog.Default()
+	// Intercept, if set, is called before each attempt of a step, each check of a poll
+	// and each iteration of a loop, never on replay. The function that it wraps is
+	// given the context that Intercept returns, and done is called with its error.
+	Intercept func(ctx context.Context, c Call) (_ context.Context, done func(error))
 	// Seed makes jitter repeatable, for tests; 0 is a random one.
 	Seed uint64
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -104,7 +105,7 @@ func (w *Workflow[In, Out]) definition() *definition { return w.def }
 func (w *Workflow[In, Out]) Name() string { return w.def.name }
 
 // StartOption is an option of a start: [ID], [Queue], [Delay], [Timeout],
-// [Labels], [Conflict], [FirstSignal], and [Detached] for children.
+// [Labels], [Conflict], [FirstSignal], [Trace], and [Detached] for children.
 type StartOption interface{ start(*NewRun) error }
 
 // ID gives the run its id, unique in the store; starting the same id again gives
@@ -116,6 +117,11 @@ type Delay time.Duration
 
 // Labels are kept with the run, to find it by.
 type Labels map[string]string
+
+// Trace is the W3C traceparent of whoever starts the run
+// ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"). Children have their
+// parent's.
+type Trace string
 
 const maxID = 255 // bytes
 
@@ -159,6 +165,16 @@ func (d Timeout) start(r *NewRun) error {
 	r.Deadline = after(now(), time.Duration(d))
 	return nil
 }
+
+func (t Trace) start(r *NewRun) error {
+	if !traceparent.MatchString(string(t)) {
+		return &InvalidError{Field: "trace", Reason: "is no W3C traceparent: 00-<32 hex digits>-<16 hex digits>-<2 hex digits>"}
+	}
+	r.Trace = string(t)
+	return nil
+}
+
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
 func (l Labels) start(r *NewRun) error   { r.Labels = l; return nil }
 func (c Conflict) start(r *NewRun) error { r.Conflict = c; return nil }
