@@ -246,7 +246,7 @@ func (a *attempt) call(fn stepFunc) {
 			out = outcome{err: &PanicError{Value: fmt.Sprint(r), Stack: string(debug.Stack())}}
 		}
 		if done != nil {
-			a.v.t.w.contain("Intercept", a.v.name, func() { done(out.err) })
+			a.intercepted(done, out.err)
 		}
 		a.v.t.w.releaseSlot()
 		a.v.t.mu.Lock()
@@ -259,6 +259,11 @@ func (a *attempt) call(fn stepFunc) {
 		ctx, done = f(a, Call{Run: run.ID, Workflow: run.Workflow, Trace: run.Trace, Kind: a.v.kind, Name: a.v.name, Attempt: a.number})
 	}
 	out.data, out.err = fn(ctx)
+}
+
+// intercepted is apart from call, where a closure would cost every step an allocation.
+func (a *attempt) intercepted(done func(error), err error) {
+	a.v.t.w.contain("Intercept", a.v.name, func() { done(err) })
 }
 
 // Call is one attempt of a step, one check of a poll or one iteration of a loop,
