@@ -75,49 +75,57 @@ func (r *reader) split(s *Store, k int64, counts map[bide.State]*bide.Count) err
 	if open == 0 {
 		return nil
 	}
-	due, running, oldest := int64(0), int64(0), int64(never)
+	held, warm := map[int64]bool{}, int64(0)
 	s.mu.Lock()
 	for _, l := range s.live {
-		if l.route.k == k && !l.warm.Load() && l.state <= bide.Waiting {
-			running++
+		if l.route.k == k && l.state <= bide.Waiting {
+			held[l.k] = true
+			if l.warm.Load() {
+				warm++
+			}
 		}
 	}
 	s.mu.Unlock()
-	defer r.due.Reset()
-	r.due.BindInt64(1, k)
-	r.due.BindInt64(2, s.line.Now().UnixMicro())
-	for {
-		more, err := step(r.due)
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		if state := bide.State(r.due.ColumnInt64(3)); state > bide.Waiting {
-			continue
-		}
-		id := r.due.ColumnText(1)
-		if id == "" {
-			id = s.madeID(r.due.ColumnInt64(0))
-		}
-		if s.holder(id) == nil {
-			due++
-			oldest = min(oldest, r.due.ColumnInt64(2))
-		}
+	due, oldest, err := r.waitingFor(k, s.line.Now().UnixMicro(), held)
+	if err != nil {
+		return err
 	}
+	due, running := min(due, open), int64(len(held))-warm
 	set := func(state bide.State, n int64) {
 		c := name
 		c.State, c.Runs = state, n
 		counts[state] = &c
 	}
-	set(bide.Queued, min(due, open))
-	set(bide.Running, min(running, open-min(due, open)))
-	set(bide.Waiting, open-counts[bide.Queued].Runs-counts[bide.Running].Runs)
-	if due > 0 && oldest != never {
-		counts[bide.Queued].Oldest = clock(max(oldest, 1))
-	}
+	running = min(running, open-due)
+	set(bide.Queued, due)
+	set(bide.Running, running)
+	set(bide.Waiting, open-due-running)
+	counts[bide.Queued].Oldest = clock(oldest)
 	return nil
+}
+
+// waitingFor is how many runs of a route wait for a worker, and since when the
+// first has. The rows of those that are held are due as well.
+func (r *reader) waitingFor(route, now int64, held map[int64]bool) (due, oldest int64, err error) {
+	for _, st := range []*sqlite.Stmt{r.dueCount, r.due} {
+		defer st.Reset()
+		st.BindInt64(1, route)
+		st.BindInt64(2, now)
+	}
+	if _, err := step(r.dueCount); err != nil {
+		return 0, 0, err
+	}
+	due = max(r.dueCount.ColumnInt64(0)-int64(len(held)), 0)
+	for due > 0 && oldest == 0 {
+		more, err := step(r.due)
+		if err != nil || !more {
+			return due, 0, err
+		}
+		if !held[r.due.ColumnInt64(0)] {
+			oldest = r.due.ColumnInt64(1)
+		}
+	}
+	return due, oldest, nil
 }
 
 func (s *Store) crewList() []bide.WorkerInfo {

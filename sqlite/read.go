@@ -19,7 +19,8 @@ import (
 type reader struct {
 	conn                                        *sqlite.Conn
 	find, run, payload, last, recs, inbox, page *sqlite.Stmt
-	facts, factsOf, chunks, tally, due          *sqlite.Stmt
+	facts, factsOf, chunks, tally               *sqlite.Stmt
+	due, dueCount                               *sqlite.Stmt
 }
 
 const runColumns = `run.k, route.queue, route.workflow, run.state, run.ver, run.wake, run.id, run.parent, run.gen, run.created,
@@ -46,7 +47,8 @@ func (r *reader) prepare() error {
 		{&r.chunks, `SELECT k, path, name, attempt, data, at FROM chunk WHERE run = ?1 AND k > ?2 ORDER BY k LIMIT ?3`},
 		{&r.tally, `SELECT route.k, route.queue, route.workflow, tally.state, tally.runs FROM tally JOIN route ON route.k = tally.route
 			WHERE tally.runs > 0 ORDER BY route.queue, route.workflow, tally.state`},
-		{&r.due, `SELECT k, id, wake, state FROM run WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2 ORDER BY wake, k`},
+		{&r.due, `SELECT k, iif(wake > 0, wake, created) FROM run WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2 AND state <= 3 ORDER BY wake, k`},
+		{&r.dueCount, `SELECT count(*) FROM run WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2 AND state <= 3`},
 		{&r.inbox, `SELECT k, op, name, key, data, error, at FROM inbox WHERE run = ?1 AND taken = 0 ORDER BY k`},
 		{&r.facts, `SELECT key, ver, value, expires FROM fact WHERE kind = ?1 AND (expires IS NULL OR expires > ?2)`},
 		{&r.factsOf, `SELECT key, ver, value, expires FROM fact WHERE kind = ?1 AND (expires IS NULL OR expires > ?2)
