@@ -159,6 +159,25 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
+// While works, as [Worker.Run] does, until fn has returned, and returns fn's error.
+// The context of fn ends with ctx, or when the worker fails: then its error is
+// returned, not fn's.
+func (w *Worker) While(ctx context.Context, fn func(context.Context) error) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	stopped := make(chan error, 1)
+	go func() {
+		defer stop() // should it fail, fn waits for nothing
+		stopped <- w.Run(working)
+	}()
+	err := fn(working)
+	stop()
+	if failed := <-stopped; failed != nil {
+		return failed
+	}
+	return err
+}
+
 // claim takes what the store hands out until ctx ends or the store is closed.
 func (w *Worker) claim(ctx context.Context) error {
 	c := Claim{Worker: w.id, Queues: w.cfg.Queues, Workflows: slices.Sorted(maps.Keys(w.defs)), TTL: w.cfg.Lease}

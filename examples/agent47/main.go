@@ -59,17 +59,11 @@ func run(ctx context.Context, dir string, pace time.Duration) error {
 
 	worker := bide.NewWorker(store, bide.WorkerConfig{})
 	worker.Register(agent)
-	working, stopWorker := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() {
-		defer stopWorker() // should it fail, there is no result to wait for
-		stopped <- worker.Run(working)
-	}()
-	answer, err := run.Result(working, bide.TerminalProgress(os.Stderr))
-	stopWorker()
-	if err := <-stopped; err != nil {
+	var answer string
+	err = worker.While(ctx, func(ctx context.Context) (err error) {
+		answer, err = run.Result(ctx, bide.TerminalProgress(os.Stderr))
 		return err
-	}
+	})
 	if ctx.Err() != nil {
 		fmt.Println("\nStopped. The same command goes on.")
 		return nil

@@ -83,17 +83,11 @@ func run(ctx context.Context, db, listen, what string, day time.Duration, fresh 
 
 	worker := bide.NewWorker(store, bide.WorkerConfig{PublicURL: publicURL})
 	worker.Register(workflow)
-	working, stopWorker := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() {
-		defer stopWorker() // should it fail, there is no result to wait for
-		stopped <- worker.Run(working)
-	}()
-	verdict, err := run.Result(working, bide.TerminalProgress(os.Stderr))
-	stopWorker()
-	if err := <-stopped; err != nil {
+	var verdict Verdict
+	err = worker.While(ctx, func(ctx context.Context) (err error) {
+		verdict, err = run.Result(ctx, bide.TerminalProgress(os.Stderr))
 		return err
-	}
+	})
 	switch {
 	case ctx.Err() != nil:
 		fmt.Println("Stopped. The same command goes on.")

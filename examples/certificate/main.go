@@ -75,17 +75,11 @@ func run(ctx context.Context, db, domain string, takes time.Duration, fresh bool
 
 	worker := bide.NewWorker(store, bide.WorkerConfig{})
 	worker.Register(workflow)
-	working, stopWorker := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() {
-		defer stopWorker() // should it fail, there is no result to wait for
-		stopped <- worker.Run(working)
-	}()
-	pem, err := run.Result(working, bide.TerminalProgress(os.Stderr))
-	stopWorker()
-	if err := <-stopped; err != nil {
+	var pem string
+	err = worker.While(ctx, func(ctx context.Context) (err error) {
+		pem, err = run.Result(ctx, bide.TerminalProgress(os.Stderr))
 		return err
-	}
+	})
 	refused, isRefused := errors.AsType[*InvalidOrderError](err)
 	switch {
 	case ctx.Err() != nil:

@@ -87,17 +87,11 @@ func run(ctx context.Context, db, listen, commit string, takes time.Duration, fr
 
 	worker := bide.NewWorker(store, bide.WorkerConfig{PublicURL: publicURL})
 	worker.Register(workflow)
-	working, stopWorker := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() {
-		defer stopWorker() // should it fail, there is no result to wait for
-		stopped <- worker.Run(working)
-	}()
-	built, err := run.Result(working, bide.TerminalProgress(os.Stderr))
-	stopWorker()
-	if err := <-stopped; err != nil {
+	var built build
+	err = worker.While(ctx, func(ctx context.Context) (err error) {
+		built, err = run.Result(ctx, bide.TerminalProgress(os.Stderr))
 		return err
-	}
+	})
 	failure, failed := errors.AsType[*BuildError](err)
 	switch {
 	case ctx.Err() != nil:

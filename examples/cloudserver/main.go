@@ -75,17 +75,11 @@ func run(ctx context.Context, db, name string, build, boot time.Duration, fresh 
 
 	worker := bide.NewWorker(store, bide.WorkerConfig{})
 	worker.Register(workflow)
-	working, stopWorker := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() {
-		defer stopWorker() // should it fail, there is no result to wait for
-		stopped <- worker.Run(working)
-	}()
-	ready, err := run.Result(working, bide.TerminalProgress(os.Stderr))
-	stopWorker()
-	if err := <-stopped; err != nil {
+	var ready Ready
+	err = worker.While(ctx, func(ctx context.Context) (err error) {
+		ready, err = run.Result(ctx, bide.TerminalProgress(os.Stderr))
 		return err
-	}
+	})
 	if ctx.Err() != nil {
 		fmt.Println("Stopped. The same command goes on.")
 		return nil

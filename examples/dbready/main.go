@@ -81,21 +81,14 @@ func run(ctx context.Context, db, listen, given string, up time.Duration, fresh 
 
 	worker := bide.NewWorker(store, bide.WorkerConfig{Logger: slog.New(slog.DiscardHandler)}) // no line for each move of the breaker
 	worker.Register(workflow)
-	working, stopWorker := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() {
-		defer stopWorker() // should it fail, there is no result to wait for
-		stopped <- worker.Run(working)
-	}()
-	for _, run := range runs {
-		if _, err = run.Result(working, bide.TerminalProgress(os.Stderr)); err != nil {
-			break
+	err = worker.While(ctx, func(ctx context.Context) error {
+		for _, run := range runs {
+			if _, err := run.Result(ctx, bide.TerminalProgress(os.Stderr)); err != nil {
+				return err
+			}
 		}
-	}
-	stopWorker()
-	if err := <-stopped; err != nil {
-		return err
-	}
+		return nil
+	})
 	switch {
 	case ctx.Err() != nil:
 		fmt.Println("Stopped. The same command goes on.")

@@ -88,17 +88,11 @@ func run(ctx context.Context, db, version string, takes time.Duration, fresh boo
 
 	worker := bide.NewWorker(store, bide.WorkerConfig{})
 	worker.Register(workflow)
-	working, stopWorker := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() {
-		defer stopWorker() // should it fail, there is no result to wait for
-		stopped <- worker.Run(working)
-	}()
-	release, err := run.Result(working, bide.TerminalProgress(os.Stderr))
-	stopWorker()
-	if err := <-stopped; err != nil {
+	var release Release
+	err = worker.While(ctx, func(ctx context.Context) (err error) {
+		release, err = run.Result(ctx, bide.TerminalProgress(os.Stderr))
 		return err
-	}
+	})
 	if ctx.Err() != nil {
 		fmt.Println("Stopped. The same command goes on.")
 		return nil

@@ -76,17 +76,11 @@ func run(ctx context.Context, db, customer string, day time.Duration, fresh bool
 
 	worker := bide.NewWorker(store, bide.WorkerConfig{})
 	worker.Register(workflow)
-	working, stopWorker := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() {
-		defer stopWorker() // should it fail, there is no result to wait for
-		stopped <- worker.Run(working)
-	}()
-	outcome, err := run.Result(working, bide.TerminalProgress(os.Stderr))
-	stopWorker()
-	if err := <-stopped; err != nil {
+	var outcome Outcome
+	err = worker.While(ctx, func(ctx context.Context) (err error) {
+		outcome, err = run.Result(ctx, bide.TerminalProgress(os.Stderr))
 		return err
-	}
+	})
 	switch {
 	case ctx.Err() != nil:
 		fmt.Println("Stopped. The same command goes on.")

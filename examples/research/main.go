@@ -95,17 +95,11 @@ func research(ctx context.Context, db, topic string, job time.Duration, fresh bo
 
 	worker := bide.NewWorker(store, bide.WorkerConfig{})
 	worker.Register(workflow)
-	working, stopWorker := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() {
-		defer stopWorker() // should it fail, there is no result to wait for
-		stopped <- worker.Run(working)
-	}()
-	report, err := run.Result(working, bide.TerminalProgress(os.Stderr))
-	stopWorker()
-	if err := <-stopped; err != nil {
+	var report Report
+	err = worker.While(ctx, func(ctx context.Context) (err error) {
+		report, err = run.Result(ctx, bide.TerminalProgress(os.Stderr))
 		return err
-	}
+	})
 	switch {
 	case ctx.Err() != nil:
 		fmt.Printf("Stopped. Run %s is kept in %s; the same command goes on with it.\n", run.ID(), db)
