@@ -263,6 +263,9 @@ func (a *attempt) call(fn stepFunc) {
 
 // intercepted is apart from call, where a closure would cost every step an allocation.
 func (a *attempt) intercepted(done func(error), err error) {
+	if err == errPending || err == errUnchanged { // a check that went well
+		err = nil
+	}
 	a.v.t.w.contain("Intercept", a.v.name, func() { done(err) })
 }
 

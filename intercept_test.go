@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ func TestIntercept(t *testing.T) {
 		type key struct{}
 		var mu sync.Mutex
 		var lines []string
+		var checks atomic.Int64
 		cfg := e.config()
 		cfg.MaxWarm = -1 // so that it replays
 		cfg.Intercept = func(ctx context.Context, c bide.Call) (context.Context, func(error)) {
@@ -57,7 +59,8 @@ func TestIntercept(t *testing.T) {
 			if _, err := bide.Child(ctx, child, 1); err != nil {
 				return "", err
 			}
-			_, err = bide.Poll(ctx, "p", func(context.Context) (int, error) { return 1, nil }, func(int) bool { return true }, bide.NoTimeout{})
+			_, err = bide.Poll(ctx, "p", func(context.Context) (int, error) { return 1, nil },
+				func(int) bool { checks.Add(1); return checks.Load() == 2 }, bide.NoTimeout{})
 			return s, err
 		})
 		e.workAs(cfg, wf, child)
@@ -67,7 +70,8 @@ func TestIntercept(t *testing.T) {
 			`r wf step "s" #1 trace true: panic: first`,
 			`r wf step "s" #2 trace true: <nil>`,
 			`r:3 child step "c" #1 trace true: <nil>`,
-			`r wf poll "p" #1 trace true: <nil>`,
+			`r wf poll "p" #1 trace true: <nil>`, // pending is no error
+			`r wf poll "p" #2 trace true: <nil>`,
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -83,7 +87,9 @@ func TestIntercept(t *testing.T) {
 func TestTraceBad(t *testing.T) {
 	inBubble(t, func(e *env) {
 		wf := bide.Define("wf", func(bide.Context, int) (int, error) { return 1, nil })
-		_, err := wf.Start(e.Context(), e.client, 1, bide.Trace("00-xyz"))
+		_, err := wf.Start(e.Context(), e.client, 1, bide.Trace(""))
+		e.ok(err)
+		_, err = wf.Start(e.Context(), e.client, 1, bide.Trace("00-xyz"))
 		wantErr[*bide.InvalidError](e, err)
 	})
 }
