@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/bide-dev/bide"
+	"github.com/bide-dev/bide/api"
+)
+
+// newHandler is the service: one route of its own, that asks for a story, and
+// bide's API beside it, by which a page follows and cancels it.
+func newHandler(runs *bide.Client, workflow *bide.Workflow[Request, Story], bideAPI *api.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", bideAPI)
+	mux.HandleFunc("POST /stories", func(w http.ResponseWriter, r *http.Request) {
+		var req Request
+		body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
+		body.DisallowUnknownFields()
+		if err := body.Decode(&req); err != nil {
+			problem(w, http.StatusBadRequest, "invalid-input", "body", "is not the JSON of a request: "+err.Error())
+			return
+		}
+		run, err := workflow.Start(r.Context(), runs, req)
+		var invalid *bide.InvalidError
+		switch {
+		case errors.As(err, &invalid):
+			problem(w, http.StatusBadRequest, "invalid-input", invalid.Field, invalid.Reason)
+			return
+		case err != nil:
+			problem(w, http.StatusServiceUnavailable, "overloaded", "", err.Error())
+			return
+		}
+		w.Header().Set("Location", "/v1/runs/"+run.ID())
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusAccepted)
+		_ = json.NewEncoder(w).Encode(map[string]string{"id": run.ID()})
+	})
+	return mux
+}
+
+// problem answers as bide's API does, by RFC 9457.
+func problem(w http.ResponseWriter, status int, code, field, reason string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(status), "status": status, "code": code, "field": field, "detail": field + " " + reason})
+}
