@@ -204,6 +204,17 @@ func FirstSignal(name string, value any) StartOption {
 	return firstSignal{Message{Op: OpSignal, Name: name, Data: data}, err}
 }
 
+// NewRun checks the input and the options of a start and returns what a [Store] is
+// asked to create, for starts that go past the [Client]: within a transaction of
+// one's own, say. Errors are those of [Workflow.Start] before it asks the store.
+func (w *Workflow[In, Out]) NewRun(in In, opts ...StartOption) (NewRun, error) {
+	run, err := w.newRun(in, opts)
+	if run.Queue == "" {
+		run.Queue = defaultQueue
+	}
+	return run, err
+}
+
 // newRun checks the input and the options.
 func (w *Workflow[In, Out]) newRun(in In, opts []StartOption) (NewRun, error) {
 	data, err := encode("input", "", in)

@@ -3,12 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bide-dev/bide/internal/pgtest"
 )
 
 // TestMain lets the test binary stand in for the command, which starts itself
@@ -72,6 +76,33 @@ func TestWorkloads(t *testing.T) {
 	}
 	if len(unit) != len(workloads) {
 		t.Errorf("a workload is not tested: %v", slices.Sorted(maps.Keys(workloads)))
+	}
+}
+
+// The same for Postgres, one after the other on one server.
+func TestPostgres(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the server is another user
+		t.Fatal(err)
+	}
+	if _, err := postgresDSN(filepath.Join(dir, "x")); errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	defer stopPostgres()
+	for _, args := range []string{"steps -n 30", "limit -n 1", "latency -n 20", "sleepers -n 300", "wake -n 300", "finished -n 50"} {
+		var out, errOut bytes.Buffer
+		all := append([]string{"-json", "-store", "postgres", "-dir", dir, "-workload"}, strings.Fields(args)...)
+		if err := run(t.Context(), all, &out, &errOut); err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, errOut.String())
+		}
+		for line := range strings.Lines(out.String()) {
+			var r row
+			if err := json.Unmarshal([]byte(line), &r); err != nil || r.Value <= 0 || r.Store != "postgres" {
+				t.Errorf("%s: %v in %s", args, err, line)
+			}
+		}
 	}
 }
 

@@ -36,7 +36,8 @@ type backend struct {
 }
 
 var doors = map[string]*backend{
-	"sqlite": {door: sqliteDoor, limit: newSQLiteLimit},
+	"sqlite":   {door: sqliteDoor, limit: newSQLiteLimit},
+	"postgres": {door: postgresDoor, limit: newPostgresLimit},
 }
 
 // door makes a new, empty one.

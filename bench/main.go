@@ -117,6 +117,9 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if os.Getenv(postgresEnv) == "" {
+		defer stopPostgres()
+	}
 	if inMemory(dir) {
 		fmt.Fprintf(errOut, "bench: %s is kept in memory, where a sync costs nothing: give -dir a disk\n", b.dir)
 	}

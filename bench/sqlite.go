@@ -57,6 +57,11 @@ func sqliteUnfinished(ctx context.Context, path string) (ids []string, err error
 		return nil, err
 	}
 	defer store.Close()
+	return unfinished(ctx, store)
+}
+
+// unfinished lists the runs that have not ended.
+func unfinished(ctx context.Context, store bide.Store) (ids []string, err error) {
 	q := bide.Query{Limit: 1000, States: []bide.State{bide.Queued, bide.Running, bide.Waiting, bide.Paused, bide.Canceling}}
 	for {
 		runs, err := store.Runs(ctx, q)

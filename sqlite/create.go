@@ -155,14 +155,14 @@ func (w *writer) createOne(n *bide.NewRun) (bide.Created, error) {
 
 // byStartKey answers a start whose key a run has.
 func (w *writer) byStartKey(n *bide.NewRun) (c bide.Created, found bool, err error) {
-	print := ""
+	kept := ""
 	w.st.findKey.BindText(1, n.Key)
 	found, err = w.one(w.st.findKey, func(s *sqlite.Stmt) {
-		if c.ID, print = s.ColumnText(1), s.ColumnText(2); c.ID == "" {
+		if c.ID, kept = s.ColumnText(1), s.ColumnText(2); c.ID == "" {
 			c.ID = w.s.madeID(s.ColumnInt64(0))
 		}
 	})
-	if found && print != n.Print {
+	if found && kept != n.Print {
 		c.Err = &bide.ConflictError{ID: c.ID, Key: n.Key}
 	}
 	return c, found, err

@@ -427,8 +427,9 @@ func (w *writer) schedule() {
 	}
 	if due != never {
 		// The wall clock may jump: never sleep longer than this without looking.
-		left := min(time.Duration(due-w.now)*time.Microsecond, 30*time.Second)
-		at = min(at, time.Since(w.start)+max(left, 0))
+		const look = int64(30 * time.Second / time.Microsecond)
+		left := time.Duration(min(max(due-w.now, 0), look)) * time.Microsecond // a far time overflows
+		at = min(at, time.Since(w.start)+left)
 	}
 	if at != never && at != w.timerAt {
 		w.tickAt(at)
