@@ -17,11 +17,11 @@ import (
 func newLoop() *cobra.Command {
 	loop := &cobra.Command{
 		Use:   "loop",
-		Short: "Ask URLs at an interval, for good",
-		Args:  arguments(cobra.NoArgs, "bide loop run -f FILE"),
+		Short: "Run loops of a file; list, trigger, pause those of workers",
+		Args:  arguments(cobra.NoArgs, "bide loop run|list|show|trigger|pause|resume|reset-backoff"),
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	loop.AddCommand(newLoopRun())
+	loop.AddCommand(newLoopRun(), newLoopList(), newLoopShow(), newLoopTrigger(), newLoopPause(), newLoopResume(), newLoopReset())
 	return loop
 }
 

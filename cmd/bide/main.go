@@ -1,6 +1,9 @@
-// Bide waits for things from the command line: it polls a URL until it says what
-// is waited for, and keeps at it through failures, Ctrl-C and kill -9.
+// Bide waits for things from the command line: it shows, starts and directs the runs
+// of a file or a server, serves a file, and polls a URL until it says what is waited
+// for, through failures, Ctrl-C and kill -9.
 //
+//	bide demo
+//	bide show demo-research
 //	bide poll https://example.org/jobs/7 --until 'body.status == "completed"' --every 10s --timeout 10m
 //
 // What a command finds out goes to stdout, all else to stderr.
@@ -10,8 +13,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -24,8 +29,11 @@ const (
 	exitOK          = 0
 	exitError       = 1
 	exitUsage       = 2   // of the command line, or of what it says
+	exitNotFound    = 3   // there is no such run, loop, wait or key
 	exitFailed      = 4   // what was waited for has failed
 	exitTimedOut    = 5   // it did not come in time
+	exitCanceled    = 6   // it was canceled or terminated
+	exitUnreachable = 7   // the server cannot be reached
 	exitInterrupted = 130 // Ctrl-C, as shells have it
 )
 
@@ -44,24 +52,77 @@ func run(args []string) int {
 	if ended, ok := errors.AsType[*endedError](err); ok { // it has been said
 		return ended.code
 	}
-	fmt.Fprintln(os.Stderr, "bide:", err)
-	if isUsage(err) {
+	complain(os.Stderr, inWords(err))
+	return exitCode(ctx, err)
+}
+
+// complain says what went wrong. Most of bide's own errors begin with its name.
+func complain(w io.Writer, err error) {
+	text := strings.Split("bide: "+strings.TrimPrefix(err.Error(), "bide: "), "\n")
+	for i := range text {
+		text[i] = plain(text[i])
+	}
+	fmt.Fprintln(w, strings.Join(text, "\n"))
+}
+
+// exitCode is the code that an error ends the program with.
+func exitCode(ctx context.Context, err error) int {
+	var run *bide.RunError
+	var noWait *noWaitError
+	switch {
+	case isUsage(err):
 		return exitUsage
+	case errors.As(err, &run):
+		return runCodes[run.State]
+	case errors.Is(err, bide.ErrNotFound), errors.As(err, &noWait):
+		return exitNotFound
+	case isUnreachable(err):
+		return exitUnreachable
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return exitInterrupted
 	}
 	return exitError
 }
 
+var runCodes = map[bide.State]int{bide.Failed: exitFailed, bide.TimedOut: exitTimedOut, bide.Canceled: exitCanceled, bide.Terminated: exitCanceled}
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "bide",
-		Short:         "Wait for things, durably",
+		Use:   "bide",
+		Short: "Wait for things, durably",
+		Long: `Wait for things, durably. Most commands are about the runs of a store: a file
+(--db FILE) or a server (--server URL). Without either they ask the server at
+` + defaultServer + `, where bide demo and bide dev are.
+
+What is asked for goes to stdout, all talk to stderr. Settings come from flags, from
+BIDE_DB, BIDE_SERVER, BIDE_TOKEN, BIDE_OUTPUT and so on, and from bide.yaml in the
+current folder (db: runs.db), in this order.
+
+Exit codes: 0 done, 1 error, 2 wrong command line, 3 not found, 4 the run has failed,
+5 it timed out, 6 it was canceled or terminated, 7 the server cannot be reached,
+130 interrupted.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.PersistentFlags().String("config", "", "`FILE` with settings (default "+configFile+", if there is one)")
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return configure(c) }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
-	root.AddCommand(newPoll(), newLoop(), newVersion())
+	group := func(id, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: id, Title: title})
+		for _, c := range commands {
+			c.GroupID = id
+			root.AddCommand(c)
+		}
+	}
+	group("serve", "Serve:", newDemo(), newDev(), newServe())
+	group("look", "Start runs and look at them:", newStart(), newList(), newShow(), newHistory(), newResult(), newStream(), newWatch())
+	group("direct", "Direct runs:", newSignal(), newCancel(), newTerminate(), newPause(), newResume(), newRetry(), newPurge())
+	group("wait", "Act on what a run waits for:", newCheck(), newExtend(), newComplete(), newFail())
+	group("poll", "Ask URLs, and loops:", newPoll(), newLoop())
+	group("keep", "Look after a store:", newDoctor(), newMigrate(), newToken())
+	root.AddCommand(newVersion())
 	return root
 }
 

@@ -5,15 +5,26 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"bide": main}) }
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"bide": main, "testworker": testworker})
+}
+
+// scriptsWithin is when scripts that wait for what does not come are ended, so that
+// their output shows what it was.
+const (
+	scriptsWithin  = 5 * time.Minute
+	eventuallyIsBy = time.Minute
+)
 
 // TestScripts runs testdata/*.txt, each with a service of its own at $URL. They
 // are processes that really wait, since no virtual time reaches across processes:
@@ -22,6 +33,8 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually},
+		Deadline:            time.Now().Add(scriptsWithin),
 		Setup: func(e *testscript.Env) error {
 			s := httptest.NewServer(newJobs())
 			e.Defer(s.Close)
@@ -30,6 +43,28 @@ func TestScripts(t *testing.T) {
 		},
 	})
 }
+
+// eventually REGEXP COMMAND... runs the command until its output matches: what
+// another process does takes its time.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: eventually REGEXP COMMAND...")
+	}
+	want := regexp.MustCompile("(?m)" + args[0])
+	for deadline := time.Now().Add(eventuallyIsBy); ; {
+		err := ts.Exec(args[1], args[2:]...)
+		if err == nil && want.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("it does not come; at last: %v\n%s%s", err, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+		}
+		<-time.After(lookAround)
+	}
+}
+
+// lookAround is how often a script looks whether another process has come along.
+const lookAround = 30 * time.Millisecond
 
 // jobs is a service that is a while at work.
 type jobs struct {

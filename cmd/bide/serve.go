@@ -1,0 +1,45 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bide-dev/bide/server"
+)
+
+func newServe() *cobra.Command {
+	t, cfg := &target{}, server.Config{}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve a file or a Postgres database to other machines",
+		Long: `Serve a file or a Postgres database: HTTP API, workers on other machines, webhooks.
+It prints its URL, and goes on until Ctrl-C or SIGTERM.
+
+An address that other machines can reach needs an API key in the store, and from
+the first key on every request needs one:
+
+  bide token create me --scope admin --db bide.db
+  bide serve --db bide.db --addr :7433 --tls-cert cert.pem --tls-key key.pem`,
+		Args: arguments(cobra.NoArgs, "bide serve --db FILE|postgres://... [flags]"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if t.db == "" {
+				return usage("--db is missing; name a file or postgres://...")
+			}
+			if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
+				return usage("--tls-cert and --tls-key belong together; give both or neither")
+			}
+			return serve(c, t, cfg, "bide serve")
+		},
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&t.db, "db", "", "`FILE` that keeps the runs, or postgres://...")
+	flags.StringVar(&cfg.Addr, "addr", defaultAddr, "where to listen")
+	flags.StringVar(&cfg.PublicURL, "public-url", "", "`URL` at which the world reaches the server")
+	flags.StringVar(&cfg.TLSCert, "tls-cert", "", "`FILE` with the certificate, in PEM")
+	flags.StringVar(&cfg.TLSKey, "tls-key", "", "`FILE` with its key, in PEM")
+	flags.StringSliceVar(&cfg.Hosts, "host", nil, "`NAMES` that a proxy passes on as the host")
+	flags.StringSliceVar(&cfg.Origins, "origin", nil, "`ORIGINS`, https://app.example.com, whose pages may use the server")
+	flags.BoolVar(&cfg.ReadOnly, "read-only", false, "refuse all that changes anything")
+	setting(flags, "db", "addr", "public-url", "tls-cert", "tls-key", "host", "origin", "read-only")
+	return c
+}
