@@ -7,7 +7,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 # Go runs things side by side by itself; two targets at once only mix their output.
 .NOTPARALLEL:
-.PHONY: help test fmt vet lint race cover fuzz bench crash tidy
+.PHONY: help test fmt vet lint race cover fuzz bench crash web proto tidy
 
 GO       ?= go
 # How long each fuzz target runs, which benchmarks run, how often `make crash`
@@ -35,7 +35,7 @@ help: ## show this
 	@echo "variables: FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) KILLS=$(KILLS) COVERAGE=$(COVERAGE)"
 	@echo "With CI=true nothing is skipped: what cannot run fails."
 
-test: fmt vet lint race cover crash ## all that CI runs: format, vet, lint, tests under -race, coverage, kill -9
+test: fmt vet lint race cover crash web ## all that CI runs: format, vet, lint, tests under -race, coverage, kill -9, browser
 
 fmt: ## check that every Go file is as gofmt wants it
 	@bad=$$($(GOFILES) | xargs $(GOFMT) -l); \
@@ -75,6 +75,18 @@ bench: ## run the benchmarks that match BENCH
 crash: ## kill -9 a real process KILLS times; what was acknowledged must still be there
 	BIDE_KILLS=$(KILLS) $(GO) test -v -count=1 -timeout=60m -run='^TestKillNine$$' .
 
+# Each folder of WEB has the same three scripts: a clean install, tests, tests in a browser.
+WEB := clients/typescript
+
+web: ## tests of what runs in browsers, in node and in Chromium; installs both where it can
+	@$(find_node); \
+	for dir in $(WEB); do \
+		(set -x; cd "$$dir"; npm ci --no-audit --no-fund && npm test && npm run browser); \
+	done
+
+proto: ## make internal/wire from proto/, with the plugins of tools/go.mod
+	cd tools && $(GO) run ./proto ../proto ../internal/wire bide/v1/store.proto
+
 tidy: ## format the code, tidy both go.mod files
 	$(GOFILES) | xargs $(GOFMT) -w
 	$(GO) mod tidy
@@ -97,6 +109,22 @@ if ! command -v "$$cc" >/dev/null; then \
 	if [ "$${CI:-}" = true ]; then echo "in CI nothing is skipped"; exit 1; fi; \
 	echo "*** RUNNING WITHOUT THE RACE DETECTOR ***"; \
 	race=; \
+fi
+endef
+
+# find_node sees to it that there is a Node, after trying to install one on Debian
+# and its kin. Without one the tests are left out, loudly; in CI that is a failure.
+define find_node
+if ! command -v npm >/dev/null && command -v apt-get >/dev/null; then \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
+	echo "no Node, which the tests of the browser client need: installing it"; \
+	{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -qq --no-install-recommends nodejs npm; } || true; \
+fi; \
+if ! command -v npm >/dev/null; then \
+	echo "no Node: install the packages nodejs (20 or newer) and npm"; \
+	if [ "$${CI:-}" = true ]; then echo "in CI nothing is skipped"; exit 1; fi; \
+	echo "*** RUNNING WITHOUT THE TESTS OF WHAT RUNS IN BROWSERS ***"; exit 0; \
 fi
 endef
 
