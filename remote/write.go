@@ -38,7 +38,7 @@ const (
 // slots is how many requests with writes are under way at most, but for those that
 // take longer than slotFor. While all are, writes gather.
 const (
-	slots   = 3
+	slots   = 2
 	slotFor = 50 * time.Millisecond
 )
 
