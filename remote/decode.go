@@ -34,7 +34,7 @@ func (d *decoder) payload(what, name string, data []byte) json.RawMessage {
 		switch {
 		case len(data) > bide.MaxPayload:
 			d.fail(&bide.PayloadTooLargeError{Field: what + name, Size: len(data), Limit: bide.MaxPayload})
-		case what != input && !json.Valid(data): // inputs are looked at where runs are started
+		case !json.Valid(data):
 			d.fail(&bide.InvalidError{Field: what + name, Reason: "is not JSON"})
 		}
 	}

@@ -77,12 +77,13 @@ func (s *Store) Claim(ctx context.Context, c bide.Claim) ([]bide.Claimed, error)
 			x.mail = append(mail, x.mail...)
 			x.ring()
 			s.mu.Unlock()
+			return nil, err
 		}
 		now, ahead := s.line.Read()
 		for i := range claimed {
 			claimed[i].Now, claimed[i].Ahead = now, ahead
 		}
-		return claimed, err
+		return claimed, nil
 	}
 }
 

@@ -154,7 +154,8 @@ func short(v any) string {
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 func run(id string) bide.NewRun {
-	n := bide.NewRun{ID: id, Workflow: workflow, Queue: id, Input: json.RawMessage(`{"of":"` + id + `"}`)}
+	input, _ := json.Marshal(map[string]string{"of": id})
+	n := bide.NewRun{ID: id, Workflow: workflow, Queue: id, Input: input}
 	if id == "" {
 		n.Queue = "unnamed"
 	}
