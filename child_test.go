@@ -9,17 +9,13 @@ import (
 	"time"
 
 	"github.com/bide-dev/bide"
-	"github.com/bide-dev/bide/sqlite"
 )
 
 // family runs fn with a worker of several workflows.
 func family(t *testing.T, fn func(s *stage), workflows ...bide.Definition) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store, err := sqlite.Open(":memory:")
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := inMemory().open(t)
 		worker := bide.NewWorker(store, bide.WorkerConfig{Logger: slog.New(slog.DiscardHandler)})
 		worker.Register(workflows...)
 		ctx, cancel := context.WithCancel(context.Background())

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/bide-dev/bide"
-	"github.com/bide-dev/bide/sqlite"
 )
 
 // These tests kill a worker before each single commit that it makes, and after
@@ -263,18 +261,10 @@ type life struct {
 	calls   map[string]int
 }
 
-func live(t *testing.T, workflow string, warm int, onDisk bool, dieAt int, after bool) (l life) {
+func live(t *testing.T, workflow string, warm int, home *place, dieAt int, after bool) (l life) {
 	t.Helper()
-	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		path := ":memory:"
-		if onDisk {
-			path = filepath.Join(dir, "run.db")
-		}
-		store, err := sqlite.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := home.open(t)
 		w := &world{calls: map[string]int{}, client: bide.NewClient(store)}
 		if _, err := w.client.DeliverEvent(t.Context(), "shop", "order-1", bide.Delivery{Body: []byte(`"paid"`)}); err != nil {
 			t.Fatal(err)
@@ -308,13 +298,8 @@ func live(t *testing.T, workflow string, warm int, onDisk bool, dieAt int, after
 			if err := <-first; !errors.Is(err, bide.ErrClosed) {
 				t.Errorf("the dead worker returned %v", err)
 			}
-			if onDisk {
-				if err := store.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if store, err = sqlite.Open(path); err != nil {
-					t.Fatal(err)
-				}
+			if home.lasts() {
+				store = home.reopen(t, store)
 				client = bide.NewClient(store)
 				w.client = client
 			}
@@ -402,15 +387,18 @@ func TestKilledAtEveryCommit(t *testing.T) {
 	for _, workflow := range slices.Sorted(maps.Keys(inputs)) {
 		for name, warm := range map[string]int{"parks": -1, "warm": 0} {
 			t.Run(workflow+"/"+name, func(t *testing.T) {
-				whole := live(t, workflow, warm, false, 0, false)
+				whole := live(t, workflow, warm, inMemory(), 0, false)
 				if !whole.run.State.Ended() || whole.commits < 3 {
 					t.Fatalf("without a kill: %s after %d commits: %v", whole.run.State, whole.commits, whole.run.Error)
 				}
 				for dieAt := 1; dieAt <= whole.commits; dieAt++ {
 					for _, after := range []bool{false, true} {
 						points++
-						// On disk, opened again by another process's eyes, now and then.
-						got := live(t, workflow, warm, points%9 == 0, dieAt, after)
+						home := forKill(t, points)
+						if home == nil {
+							continue
+						}
+						got := live(t, workflow, warm, home, dieAt, after)
 						where := fmt.Sprintf("killed at commit %d of %d (after: %v)", dieAt, whole.commits, after)
 						if got.run.State != whole.run.State || string(got.run.Result) != string(whole.run.Result) {
 							t.Errorf("%s: %s %s %v, want %s %s", where, got.run.State, got.run.Result, got.run.Error, whole.run.State, whole.run.Result)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/bide-dev/bide"
-	"github.com/bide-dev/bide/sqlite"
 )
 
 // env is a store with its workers, inside a bubble of virtual time.
@@ -25,21 +24,15 @@ type env struct {
 	client *bide.Client
 	logs   *logs
 	hands  []*hand
-	path   string
 }
 
 // inBubble runs fn with an empty store in memory. At the end the workers are
 // stopped and the store is closed, so that no goroutine outlives the bubble.
 func inBubble(t *testing.T, fn func(*env)) {
 	t.Helper()
-	open(t, ":memory:", fn)
-}
-
-func open(t *testing.T, path string, fn func(*env)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := &env{T: t, path: path, logs: &logs{}}
-		e.openStore()
+		store := inMemory().open(t)
+		e := &env{T: t, store: store, client: bide.NewClient(store), logs: &logs{}}
 		t.Cleanup(func() {
 			for _, h := range e.hands {
 				h.gate.set(passing)
@@ -49,15 +42,6 @@ func open(t *testing.T, path string, fn func(*env)) {
 		})
 		fn(e)
 	})
-}
-
-func (e *env) openStore() {
-	e.Helper()
-	store, err := sqlite.Open(e.path)
-	if err != nil {
-		e.Fatal(err)
-	}
-	e.store, e.client = store, bide.NewClient(store)
 }
 
 const testLease = 3 * time.Second

@@ -24,7 +24,6 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/bide-dev/bide"
-	"github.com/bide-dev/bide/sqlite"
 )
 
 // A real process works on a real file and is killed with SIGKILL again and
@@ -174,7 +173,7 @@ func (k *killer) process(dir string) (killed bool) {
 // inspect looks into the file as the killed process left it, without changing
 // it: what was acknowledged is there, what is kept has not run again.
 func (k *killer) inspect(dir string, lines []ledgerLine, kept map[string]int) {
-	store, err := sqlite.Open(filepath.Join(dir, "bide.db"), sqlite.ReadOnly())
+	store, err := onDisk(dir).look()
 	if err != nil {
 		k.t.Fatalf("after kill %d: %v", k.processes, err)
 	}
@@ -251,7 +250,7 @@ func (k *killer) integrity(dir string) {
 
 // judge says whether a file whose runs have all ended tells the whole story.
 func (k *killer) judge(dir string, lines []ledgerLine, kept map[string]int) {
-	store, err := sqlite.Open(filepath.Join(dir, "bide.db"))
+	store, err := onDisk(dir).openReal()
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -519,7 +518,7 @@ func killNineProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	store, err := sqlite.Open(filepath.Join(dir, "bide.db"))
+	store, err := onDisk(dir).openReal()
 	if err != nil {
 		return err
 	}

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/bide-dev/bide"
-	"github.com/bide-dev/bide/sqlite"
 )
 
 // These tests kill a worker before each single commit that it makes for a loop,
@@ -23,8 +21,7 @@ import (
 type loopLife struct {
 	t       *testing.T
 	began   time.Time
-	onDisk  bool
-	path    string
+	home    *place
 	doomed  *mortal
 	workers []<-chan error
 	loop    func(gone <-chan struct{}) *bide.LoopDefinition // as of a process; gone closes when it dies
@@ -39,12 +36,9 @@ type loopLife struct {
 // calls fn.
 func lifeOf(t *testing.T, l *loopLife, dieAt int, after bool, fn func(ctx context.Context)) {
 	t.Helper()
-	l.t, l.path = t, ":memory:"
-	if l.onDisk {
-		l.path = filepath.Join(t.TempDir(), "loop.db")
-	}
+	l.t = t
 	synctest.Test(t, func(t *testing.T) {
-		l.open()
+		l.store = l.home.open(t)
 		l.began = time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		l.doomed = newMortal(l.store, dieAt, after)
@@ -62,11 +56,8 @@ func lifeOf(t *testing.T, l *loopLife, dieAt int, after bool, fn func(ctx contex
 			synctest.Wait()
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if l.onDisk {
-				if err := l.store.Close(); err != nil {
-					t.Error(err)
-				}
-				l.open()
+			if l.home.lasts() {
+				l.store = l.home.reopen(t, l.store)
 			}
 			l.work(ctx, l.store, nil)
 		})
@@ -81,14 +72,6 @@ func lifeOf(t *testing.T, l *loopLife, dieAt int, after bool, fn func(ctx contex
 			t.Error(err)
 		}
 	})
-}
-
-func (l *loopLife) open() {
-	store, err := sqlite.Open(l.path)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.store = store
 }
 
 func (l *loopLife) work(ctx context.Context, s bide.Store, gone <-chan struct{}) {
@@ -111,18 +94,22 @@ func (l *loopLife) do(at time.Duration, fn func(*bide.Client) error) {
 
 // atEveryCommit calls live for each commit of a whole life, which live returns the
 // number of.
-func atEveryCommit(t *testing.T, live func(t *testing.T, warm int, onDisk bool, dieAt int, after bool) (commits int)) {
+func atEveryCommit(t *testing.T, live func(t *testing.T, warm int, home *place, dieAt int, after bool) (commits int)) {
 	points := 0
 	for name, warm := range map[string]int{"parks": -1, "warm": 0} {
 		t.Run(name, func(t *testing.T) {
-			commits := live(t, warm, false, 0, false)
+			commits := live(t, warm, inMemory(), 0, false)
 			if commits < 10 {
 				t.Fatalf("only %d commits", commits)
 			}
 			for dieAt := 1; dieAt <= commits && !t.Failed(); dieAt++ {
 				for _, after := range []bool{false, true} {
 					points++
-					live(t, warm, points%9 == 0, dieAt, after)
+					home := forKill(t, points)
+					if home == nil {
+						continue
+					}
+					live(t, warm, home, dieAt, after)
 					if t.Failed() {
 						t.Errorf("killed at commit %d of %d (after: %v)", dieAt, commits, after)
 						break
@@ -137,12 +124,12 @@ func atEveryCommit(t *testing.T, live func(t *testing.T, warm int, onDisk bool, 
 // However the process dies, no two iterations overlap, each is counted at least
 // once, a pause holds, a trigger is heard, and the loop goes on.
 func TestLoopKilledAtEveryCommit(t *testing.T) {
-	atEveryCommit(t, func(t *testing.T, warm int, onDisk bool, dieAt int, after bool) int {
+	atEveryCommit(t, func(t *testing.T, warm int, home *place, dieAt int, after bool) int {
 		var peak tkoPeak
 		var mu sync.Mutex
 		var at []time.Duration
 		dues := map[time.Time]int{}
-		l := &loopLife{onDisk: onDisk, warm: warm}
+		l := &loopLife{home: home, warm: warm}
 		l.loop = func(gone <-chan struct{}) *bide.LoopDefinition {
 			return bide.Loop("it", func(ctx context.Context) error {
 				mu.Lock()
@@ -227,7 +214,7 @@ func TestLoopKilledAtEveryCommit(t *testing.T) {
 // A schedule that starts runs: each of its times has one run, whenever the process
 // dies, and whoever was not there.
 func TestLoopStartsOneRunATime(t *testing.T) {
-	atEveryCommit(t, func(t *testing.T, warm int, onDisk bool, dieAt int, after bool) int {
+	atEveryCommit(t, func(t *testing.T, warm int, home *place, dieAt int, after bool) int {
 		var mu sync.Mutex
 		reports := map[time.Time]int{}
 		report := bide.Define("report", func(ctx bide.Context, day time.Time) (string, error) {
@@ -236,7 +223,7 @@ func TestLoopStartsOneRunATime(t *testing.T) {
 			reports[day]++
 			return "done", nil
 		})
-		l := &loopLife{onDisk: onDisk, warm: warm, others: []bide.Definition{report}}
+		l := &loopLife{home: home, warm: warm, others: []bide.Definition{report}}
 		l.loop = func(<-chan struct{}) *bide.LoopDefinition {
 			return bide.Loop("reports", func(ctx context.Context) error {
 				l.mu.Lock() // by the store as it is: that of a dead process refuses

@@ -14,13 +14,12 @@ import (
 	"time"
 
 	"github.com/bide-dev/bide"
-	"github.com/bide-dev/bide/sqlite"
 )
 
 // stage is a store with one worker, in virtual time.
 type stage struct {
 	*testing.T
-	store  *sqlite.Store
+	store  bide.Store
 	client *bide.Client
 	stop   func()
 }
@@ -29,10 +28,7 @@ type stage struct {
 func onStage(t *testing.T, cfg bide.WorkerConfig, workflow bide.Definition, fn func(s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store, err := sqlite.Open(":memory:")
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := inMemory().open(t)
 		s := &stage{T: t, store: store, client: bide.NewClient(store, workflow)}
 		s.work(cfg, workflow)
 		fn(s)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/bide-dev/bide"
-	"github.com/bide-dev/bide/sqlite"
 )
 
 // unreliable is a store whose calls fail before they have done anything, and are
@@ -98,7 +97,7 @@ func (u *unreliable) Facts(ctx context.Context, kind string, keys ...string) ([]
 func TestUnreliableStore(t *testing.T) {
 	failures := 0
 	for _, workflow := range slices.Sorted(maps.Keys(inputs)) {
-		whole := live(t, workflow, 0, false, 0, false)
+		whole := live(t, workflow, 0, inMemory(), 0, false)
 		for seed := range uint64(50) {
 			got, failed := liveUnreliably(t, workflow, seed)
 			failures += failed
@@ -124,10 +123,7 @@ func TestUnreliableStore(t *testing.T) {
 func liveUnreliably(t *testing.T, workflow string, seed uint64) (l life, failed int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store, err := sqlite.Open(":memory:")
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := inMemory().open(t)
 		u := &unreliable{Store: store, rng: rand.New(rand.NewPCG(seed, 7))}
 		w := &world{calls: map[string]int{}, client: bide.NewClient(store)}
 		if _, err := w.client.DeliverEvent(t.Context(), "shop", "order-1", bide.Delivery{Body: []byte(`"paid"`)}); err != nil {

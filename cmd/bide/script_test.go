@@ -38,7 +38,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			s := httptest.NewServer(newJobs())
 			e.Defer(s.Close)
-			e.Vars = append(e.Vars, "URL="+s.URL)
+			// Under -race a process would linger for a second at its end.
+			e.Vars = append(e.Vars, "URL="+s.URL, "GORACE=atexit_sleep_ms=0")
 			return nil
 		},
 	})

@@ -9,11 +9,17 @@ import (
 	"github.com/bide-dev/bide/api"
 )
 
-// newHandler is the service: one route of its own, that asks for a story, and
-// bide's API beside it, by which a page follows and cancels it.
-func newHandler(runs *bide.Client, workflow *bide.Workflow[Request, Story], bideAPI *api.Handler) http.Handler {
+// newHandler is the service: a page, one route that asks for a story and one that shows
+// the model at work, and bide's API beside them, by which the page follows and cancels.
+func newHandler(runs *bide.Client, workflow *bide.Workflow[Request, Story], m *model, bideAPI *api.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", page())
+	mux.Handle("GET /{file}", page())
 	mux.Handle("/v1/", bideAPI)
+	mux.HandleFunc("GET /model", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]int64{"busy": m.busy.Load(), "words": m.words.Load()})
+	})
 	mux.HandleFunc("POST /stories", func(w http.ResponseWriter, r *http.Request) {
 		var req Request
 		body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
@@ -22,9 +28,17 @@ func newHandler(runs *bide.Client, workflow *bide.Workflow[Request, Story], bide
 			problem(w, http.StatusBadRequest, "invalid-input", "body", "is not the JSON of a request: "+err.Error())
 			return
 		}
-		run, err := workflow.Start(r.Context(), runs, req)
+		var opts []bide.StartOption
+		if key := r.Header.Get("Idempotency-Key"); key != "" {
+			opts = append(opts, bide.ID("story-"+key)) // asked for twice, it is one story
+		}
+		run, err := workflow.Start(r.Context(), runs, req, opts...)
 		var invalid *bide.InvalidError
+		var taken *bide.ConflictError
 		switch {
+		case errors.As(err, &taken):
+			problem(w, http.StatusConflict, taken.Code(), "Idempotency-Key", "was used for another story")
+			return
 		case errors.As(err, &invalid):
 			problem(w, http.StatusBadRequest, "invalid-input", invalid.Field, invalid.Reason)
 			return

@@ -1,14 +1,19 @@
 // Storygen is a service that writes stories: a page asks for one, follows it chapter
 // by chapter and word by word, and can cancel it, which really stops the writing.
 //
-//	go run ./examples/storygen
+//	go run ./examples/storygen             then open http://127.0.0.1:7080
+//
+// Or without a browser:
+//
 //	curl -i localhost:7080/stories -d '{"project":"owl","chapters":3}'
 //	curl -N localhost:7080/v1/runs/RUN/stream -H 'Accept: text/event-stream'
 //	curl -X DELETE localhost:7080/v1/runs/RUN
+//	curl localhost:7080/model                                               whether it still writes
 //	curl -i localhost:7080/stories -d '{"project":"fox","chapters":3}'      400: fox has no outline
 //
 // Kill it at any moment (kill -9) and give the same command again: the stories go on
-// with the chapter they were at. Needs nothing else. Read story.go first, then http.go.
+// with the chapter they were at. Needs nothing else: the page is in dist, built from web.
+// Read story.go first, then http.go, then web/src/story.tsx.
 package main
 
 import (
@@ -16,6 +21,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -44,11 +50,16 @@ func run(ctx context.Context, db, addr string) error {
 		return err
 	}
 	defer store.Close()
-	workflow := newWorkflow(projects{"owl": {Outline: "an owl that waits for the moon"}, "fox": {}}, &model{perWord: 40 * time.Millisecond})
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	m := &model{perWord: 40 * time.Millisecond}
+	workflow := newWorkflow(projects{"owl": {Outline: "an owl that waits for the moon"}, "fox": {}}, m)
 	worker := bide.NewWorker(store, bide.WorkerConfig{})
 	worker.Register(workflow)
 	bideAPI := api.NewHandler(store, api.Config{})
-	server := &http.Server{Addr: addr, Handler: newHandler(bide.NewClient(store), workflow, bideAPI), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: newHandler(bide.NewClient(store), workflow, m, bideAPI), ReadHeaderTimeout: 5 * time.Second}
 	server.RegisterOnShutdown(bideAPI.Close)
 
 	fmt.Println("Stories are written at http://" + addr)
@@ -59,7 +70,7 @@ func run(ctx context.Context, db, addr string) error {
 			_ = server.Shutdown(grace)
 		})
 		defer stop()
-		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

@@ -37,7 +37,7 @@ func inBubble(t *testing.T, fn func(*service)) {
 		done := make(chan error)
 		go func() { done <- worker.Run(ctx) }()
 		bideAPI := api.NewHandler(store, api.Config{})
-		fn(&service{t, newHandler(bide.NewClient(store), workflow, bideAPI), m})
+		fn(&service{t, newHandler(bide.NewClient(store), workflow, m, bideAPI), m})
 		bideAPI.Close()
 		cancel()
 		if err := <-done; err != nil {

@@ -20,11 +20,14 @@ import (
 
 // Server is a running server.
 type Server struct {
-	DSN string // as its superuser
-	dir string
-	cmd *exec.Cmd
-	out *output
-	end chan struct{}
+	DSN  string // as its superuser
+	dir  string
+	bin  string
+	args []string
+	who  account
+	cmd  *exec.Cmd
+	out  *output
+	end  chan struct{}
 }
 
 // ErrMissing says that no Postgres is installed and none can be.
@@ -42,41 +45,79 @@ func Start(dir string, settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: home, out: &output{}, end: make(chan struct{})}
-	if err := s.start(bin, settings); err != nil {
+	s := &Server{dir: home, bin: bin, out: &output{}}
+	if err := s.start(settings); err != nil {
 		_ = os.RemoveAll(home)
 		return nil, fmt.Errorf("pgtest: %w\n%s", err, s.out)
 	}
 	return s, nil
 }
 
-func (s *Server) start(bin string, settings []string) error {
-	who, err := s.unprivileged()
-	if err != nil {
+func (s *Server) start(settings []string) (err error) {
+	if s.who, err = s.unprivileged(); err != nil {
 		return err
 	}
 	data := filepath.Join(s.dir, "data")
-	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "bide", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	initdb := exec.Command(filepath.Join(s.bin, "initdb"), "-D", data, "-U", "bide", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	initdb.Dir, initdb.Stdout, initdb.Stderr = s.dir, s.out, s.out
-	who.become(initdb)
+	s.who.become(initdb)
 	if err := initdb.Run(); err != nil {
 		return fmt.Errorf("initdb: %w", err)
 	}
-	args := []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200"}
+	s.args = []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200"}
 	for _, x := range settings {
-		args = append(args, "-c", x)
-	}
-	started := make(chan error, 1)
-	s.cmd = exec.Command(filepath.Join(bin, "postgres"), args...)
-	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, s.out, s.out
-	who.become(s.cmd)
-	go run(s.cmd, started, s.end)
-	if err := <-started; err != nil {
-		return err
+		s.args = append(s.args, "-c", x)
 	}
 	s.DSN = "postgres:///postgres?" + url.Values{"host": {s.dir}, "user": {"bide"}}.Encode()
+	return s.launch()
+}
+
+// launch starts the server of the database that is there.
+func (s *Server) launch() error {
+	started := make(chan error, 1)
+	s.end = make(chan struct{})
+	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), s.args...)
+	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, s.out, s.out
+	s.who.become(s.cmd)
+	go run(s.cmd, started, s.end)
+	if err := <-started; err != nil {
+		close(s.end)
+		return err
+	}
 	return s.await()
 }
+
+// Crash ends the server at once, as an immediate shutdown does: it has to recover
+// what it had promised when it starts again. One that has ended already is left so.
+func (s *Server) Crash() {
+	_ = s.cmd.Process.Signal(quit)
+	<-s.end
+}
+
+// Ended reports whether the server is no longer there.
+func (s *Server) Ended() bool {
+	select {
+	case <-s.end:
+		return true
+	default:
+		return false
+	}
+}
+
+// Restart starts a server again that has ended, or was made to.
+func (s *Server) Restart() error {
+	s.out.forget()
+	if err := s.launch(); err != nil {
+		return fmt.Errorf("pgtest: %w\n%s", err, s.out)
+	}
+	return nil
+}
+
+// Socket is where the server listens.
+func (s *Server) Socket() string { return filepath.Join(s.dir, ".s.PGSQL.5432") }
+
+// Log is what the server has said since its start.
+func (s *Server) Log() string { return s.out.String() }
 
 // await waits until the server takes connections.
 func (s *Server) await() error {
@@ -192,6 +233,12 @@ func (o *output) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return o.buf.Write(p)
+}
+
+func (o *output) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf.Reset()
 }
 
 func (o *output) String() string {

@@ -9,6 +9,9 @@ import (
 // interrupt asks a server for a fast shutdown.
 const interrupt = syscall.SIGINT
 
+// quit asks a server for an immediate one.
+const quit = syscall.SIGQUIT
+
 // become has the command run as the account, and end with this process.
 func (a account) become(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
@@ -26,6 +29,6 @@ func run(c *exec.Cmd, started chan<- error, end chan<- struct{}) {
 	started <- err
 	if err == nil {
 		_ = c.Wait()
+		close(end)
 	}
-	close(end)
 }

@@ -10,6 +10,9 @@ import (
 // interrupt asks a server for a fast shutdown.
 var interrupt = os.Interrupt
 
+// quit ends a server at once.
+var quit = os.Kill
+
 func (account) become(*exec.Cmd) {}
 
 // run starts the command and waits for its end.
@@ -18,6 +21,6 @@ func run(c *exec.Cmd, started chan<- error, end chan<- struct{}) {
 	started <- err
 	if err == nil {
 		_ = c.Wait()
+		close(end)
 	}
-	close(end)
 }
