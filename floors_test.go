@@ -27,6 +27,7 @@ var floors = map[string]int{
 	"cmd/bide":   4,
 	"examples/*": 4,
 	"bench":      4,
+	"chaos":      4,
 
 	"server":   3,
 	"bidetest": 3,
@@ -58,10 +59,10 @@ var floors = map[string]int{
 var pure = []string{".", "wait", "internal/group", "internal/timeline"}
 
 // forTests are the packages that any test from floor 1 up may import, whatever
-// their floor: the suite that proves a store, the tools for tests, and the one
-// store that needs nothing around it, and the handler that webhooks are nothing
-// without. The tests of the root package also run the examples.
-var forTests = []string{"sqlite", "storetest", "bidetest", "webhook"}
+// their floor: the stores, the suite that proves one, the tools for tests, and the
+// handler that webhooks are nothing without. The tests of the root package also run
+// the examples.
+var forTests = []string{"sqlite", "postgres", "storetest", "bidetest", "webhook"}
 
 // Names that say nothing of what is inside, so that anything may be put there.
 var badNames = []string{"util", "utils", "common", "types", "models", "core", "helpers"}
@@ -279,9 +280,9 @@ func TestLayoutFaults(t *testing.T) {
 
 		{"the suite, in a store's test", "sqlite/x_test.go", imports(module+"/storetest", module+"/bidetest"), ""},
 		{"root's tests", "x_test.go", imports(module+"/sqlite", module+"/storetest", module+"/examples/a", "example.org/x"), ""},
-		{"root's tests and another store", "x_test.go", imports(module + "/postgres"), "floor 2 from floor 1"},
+		{"root's tests and a neighbour of its stores", "x_test.go", imports(module + "/remote"), "floor 2 from floor 1"},
 		{"tests of floor 0", "wait/x_test.go", imports(module + "/sqlite"), "floor 2 from floor 0"},
-		{"a store's test and a neighbour", "sqlite/x_test.go", imports(module + "/postgres"), "a neighbour on floor 2"},
+		{"a store's test and a neighbour", "sqlite/x_test.go", imports(module + "/remote"), "a neighbour on floor 2"},
 
 		{"root and others' code", "x.go", imports("example.org/x"), "nothing but the standard library"},
 		{"wait and others' code", "wait/x.go", imports("golang.org/x/exp/rand"), "nothing but the standard library"},

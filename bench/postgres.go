@@ -32,10 +32,14 @@ func postgresDSN(dir string) (string, error) {
 	server.Lock()
 	defer server.Unlock()
 	if server.Server == nil {
-		if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the server is another user
+		home, err := filepath.Abs(filepath.Dir(dir)) // the server works in another directory
+		if err != nil {
 			return "", err
 		}
-		s, err := pgtest.Start(filepath.Dir(dir), "shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min")
+		if err := os.Chmod(home, 0o755); err != nil { // and is another user
+			return "", err
+		}
+		s, err := pgtest.Start(home, "shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min")
 		if err != nil {
 			return "", err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/bide-dev/bide"
@@ -17,14 +18,16 @@ var errLate = errors.New("not all were asleep in time; give a smaller -n")
 
 // runWake has all runs sleep until one instant, and measures from that instant
 // until the last has ended. The instant is chosen beforehand; a machine that is
-// too slow for it gets another, later one.
+// too slow for it gets others, later ones.
 func runWake(ctx context.Context, b *bench) error {
 	lead := time.Second + time.Duration(b.size(wakers))*40*time.Microsecond
-	err := wakeAll(ctx, b, "wake", lead)
-	if errors.Is(err, errLate) {
-		err = wakeAll(ctx, b, "wake-again", 4*lead)
+	for try := 1; ; try++ {
+		err := wakeAll(ctx, b, fmt.Sprint("wake-", try), lead)
+		if try == 3 || !errors.Is(err, errLate) {
+			return err
+		}
+		lead *= 4
 	}
-	return err
 }
 
 const wakers = 200_000

@@ -118,7 +118,7 @@ func (w *writer) lookSooner() {
 func (w *writer) beatAfter() time.Duration {
 	wait := w.ttl() / 3
 	switch {
-	case w.s.alone && len(w.workers) == 0:
+	case w.s.alone && (len(w.workers) == 0 || !w.others): // nobody is there to see it
 		return never
 	case w.s.alone:
 		return wait

@@ -13,8 +13,8 @@ import (
 )
 
 // StartTx starts a run that exists if and only if the caller's transaction, in the
-// store's database, commits. Workers hear of it then. [bide.Replace] is not for a
-// transaction.
+// store's database, commits. Workers hear of it then. n is what [bide.Workflow.NewRun]
+// made; [bide.Replace] is not for a transaction.
 func (s *Store) StartTx(ctx context.Context, tx pgx.Tx, n bide.NewRun) (bide.Created, error) {
 	switch {
 	case s.isClosed():

@@ -86,6 +86,49 @@ func TestStartTx(t *testing.T) {
 	}
 }
 
+// TestStartTxOfWorkflow starts what a workflow's NewRun made: a worker carries it out,
+// with its first signal, once the transaction commits, and never if it does not.
+func TestStartTxOfWorkflow(t *testing.T) {
+	s := open(t, newSchema())
+	t.Cleanup(func() { _ = s.Close() })
+	greet := bide.Define("greet", func(ctx bide.Context, greeting string) (string, error) {
+		name, err := bide.Receive[string](ctx, "name")
+		return greeting + " " + name, err
+	})
+	conn := connect(t)
+	errBack := errors.New("rolled back")
+	for id, want := range map[string]error{"kept": nil, "dropped": errBack} {
+		n, err := greet.NewRun("hello", bide.ID(id), bide.FirstSignal("name", id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			if c, err := s.StartTx(t.Context(), tx, n); err != nil || c.Err != nil || !c.New || c.ID != id {
+				t.Errorf("%s: %+v, %v", id, c, err)
+			}
+			return want
+		})
+		if !errors.Is(err, want) {
+			t.Fatal(err)
+		}
+	}
+	w := bide.NewWorker(s, bide.WorkerConfig{})
+	w.Register(greet)
+	client := bide.NewClient(s)
+	err := w.While(t.Context(), func(ctx context.Context) error {
+		if got, err := greet.Handle(client, "kept").Result(ctx); err != nil || got != "hello kept" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := client.Get(t.Context(), "dropped"); !errors.Is(err, bide.ErrNotFound) {
+		t.Errorf("of the transaction that was rolled back: %v", err)
+	}
+}
+
 // TestTxStep has a step fail after its transaction has committed: its second attempt
 // does not do the work again, and a failed one leaves nothing.
 func TestTxStep(t *testing.T) {

@@ -81,7 +81,6 @@ func (s *Server) launch() error {
 	s.who.become(s.cmd)
 	go run(s.cmd, started, s.end)
 	if err := <-started; err != nil {
-		close(s.end)
 		return err
 	}
 	return s.await()

@@ -21,6 +21,6 @@ func run(c *exec.Cmd, started chan<- error, end chan<- struct{}) {
 	started <- err
 	if err == nil {
 		_ = c.Wait()
-		close(end)
 	}
+	close(end)
 }
