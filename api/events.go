@@ -184,6 +184,7 @@ func (t *teller) told(s *snapshot) error {
 	if t.shown == nil && t.seq < 0 || t.gap {
 		return t.run("snapshot", s)
 	}
+	line := "" // the last one told
 	if s.run.Version > t.seq {
 		messages, err := t.since(s)
 		if err != nil {
@@ -199,6 +200,7 @@ func (t *teller) told(s *snapshot) error {
 				m.id = ""
 			}
 			t.out.event(t.id(m.id), "message", m.data)
+			line = m.id
 		}
 	}
 	if s.run.State.Ended() { // told as the end
@@ -221,6 +223,10 @@ func (t *teller) told(s *snapshot) error {
 			return err
 		}
 		t.out.event(t.id(strconv.FormatInt(v.Version, 10)), "progress", data)
+	case was.run.Version != s.run.Version && line != strconv.FormatInt(s.run.Version, 10):
+		// It is as it was, but was not in between: who reads it elsewhere too may have
+		// seen that, and would keep it.
+		return t.run("state", s)
 	}
 	return nil
 }

@@ -348,3 +348,33 @@ func TestHints(t *testing.T) {
 		}
 	})
 }
+
+// A change and its reverse between two reads are told too: who has read the run
+// elsewhere meanwhile has seen the one, and would stay with it.
+func TestEventsOfThereAndBack(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.call("POST", "/v1/runs", `{"workflow":"nobody","id":"r"}`).want(202)
+		s.call("POST", "/v1/runs/r/pause", "").want(202)
+		l := s.listen("/v1/runs/r/events")
+		if first := l.next(); first.run(s.T).State != "paused" {
+			t.Fatalf("%+v", first)
+		}
+		time.Sleep(time.Second)
+		client := bide.NewClient(s.store) // past the handler, so that it sees both at once
+		if err := client.Resume(context.Background(), "r"); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Pause(context.Background(), "r"); err != nil {
+			t.Fatal(err)
+		}
+		run, err := client.Get(context.Background(), "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e := l.next(); e.id != strconv.FormatInt(run.Version, 10); e = l.next() {
+			if e.name == "" {
+				t.Fatal("the stream has ended")
+			}
+		}
+	})
+}

@@ -51,6 +51,7 @@ import (
 
 	"github.com/bide-dev/bide"
 	"github.com/bide-dev/bide/api"
+	"github.com/bide-dev/bide/dashboard"
 	"github.com/bide-dev/bide/remote"
 	"github.com/bide-dev/bide/webhook"
 )
@@ -165,6 +166,10 @@ func (s *Server) mount() {
 	s.api = api.NewHandler(s.store, api.Config{Prefix: s.cfg.Prefix, AllowPrivate: s.cfg.AllowPrivate, Logger: s.log})
 	path, workers := remote.NewHandler(s.remotely())
 	s.mux.Handle(path, s.guard(elsewhere, s.whileOpen(workers)))
+	pages := s.guard(publicly, dashboard.Handler(dashboard.Config{ReadOnly: s.cfg.ReadOnly}))
+	for _, pattern := range dashboard.Patterns {
+		s.mux.Handle(pattern, pages)
+	}
 	s.mux.Handle("/v1/approvals/", s.guard(publicly, s.api))
 	s.mux.Handle("/", s.guard(people, s.api))
 }
@@ -222,6 +227,10 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.origins.answer(w, r) {
+		return
+	}
+	if p := s.cfg.Prefix; p != "" && r.URL.Path == p && !byMethod(r) {
+		http.Redirect(w, r, p+"/", http.StatusPermanentRedirect) // as its URL is printed
 		return
 	}
 	r, ok := s.strip(r)

@@ -205,7 +205,8 @@ func TestPrefix(t *testing.T) {
 		t.Error(srv.URL())
 	}
 	root := strings.TrimSuffix(srv.URL(), "/bide")
-	for path, want := range map[string]int{"/bide/healthz": 200, "/healthz": 404, "/bidehealthz": 404, "/bide": 404, "/bide/": 404, "/bide//healthz": 404, "/bide/v1/runs": 200} {
+	// The pages stand at the root, "/bide" leads there.
+	for path, want := range map[string]int{"/bide/healthz": 200, "/healthz": 404, "/bidehealthz": 404, "/bide": 308, "/bide/": 200, "/bide/runs/x": 200, "/bide/nowhere": 404, "/bide//healthz": 404, "/bide/v1/runs": 200} {
 		if resp, body := ask(t, "GET", root+path, ""); resp.StatusCode != want {
 			t.Errorf("%s: %s %s", path, resp.Status, body)
 		}
