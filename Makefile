@@ -76,7 +76,7 @@ crash: ## kill -9 a real process KILLS times; what was acknowledged must still b
 	BIDE_KILLS=$(KILLS) $(GO) test -v -count=1 -timeout=60m -run='^TestKillNine$$' .
 
 # Each folder of WEB has the same three scripts: a clean install, tests, tests in a browser.
-WEB := clients/typescript dashboard/web
+WEB := clients/typescript dashboard/web examples/storygen/web examples/livewall/web
 
 web: ## tests of what runs in browsers, in node and in Chromium; installs both where it can
 	@$(find_node); \

@@ -35,16 +35,17 @@ import (
 func main() {
 	db := flag.String("db", "storygen.db", "the file that keeps the runs")
 	addr := flag.String("addr", "127.0.0.1:7080", "where to listen")
+	perWord := flag.Duration("word", 40*time.Millisecond, "how long the model takes for a word")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
-	if err := run(ctx, *db, *addr); err != nil {
+	if err := run(ctx, *db, *addr, *perWord); err != nil {
 		fmt.Fprintln(os.Stderr, "storygen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, db, addr string) error {
+func run(ctx context.Context, db, addr string, perWord time.Duration) error {
 	store, err := sqlite.Open(db)
 	if err != nil {
 		return err
@@ -54,7 +55,7 @@ func run(ctx context.Context, db, addr string) error {
 	if err != nil {
 		return err
 	}
-	m := &model{perWord: 40 * time.Millisecond}
+	m := &model{perWord: perWord}
 	workflow := newWorkflow(projects{"owl": {Outline: "an owl that waits for the moon"}, "fox": {}}, m)
 	worker := bide.NewWorker(store, bide.WorkerConfig{})
 	worker.Register(workflow)
@@ -62,7 +63,7 @@ func run(ctx context.Context, db, addr string) error {
 	server := &http.Server{Handler: newHandler(bide.NewClient(store), workflow, m, bideAPI), ReadHeaderTimeout: 5 * time.Second}
 	server.RegisterOnShutdown(bideAPI.Close)
 
-	fmt.Println("Stories are written at http://" + addr)
+	fmt.Println("Stories are written at http://" + l.Addr().String())
 	return worker.While(ctx, func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() {
 			grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)

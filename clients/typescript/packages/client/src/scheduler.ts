@@ -193,8 +193,8 @@ class Scheduler implements PollScheduler {
     return this.#closed || this.#page.offline || (this.#page.hidden && this.#hiddenMultiplier === undefined);
   }
 
-  /** Lets a loop run in this tab, or in whichever leads. */
-  #begin(entry: Entry): void {
+  /** Lets a loop run in this tab, or in whichever leads; after delayMs if it is overdue. */
+  #begin(entry: Entry, delayMs = 0): void {
     const { loop } = entry;
     if (this.#idle()) return;
     if (!this.#tabs || !loop.options.receive || this.#page.hidden) {
@@ -208,7 +208,7 @@ class Scheduler implements PollScheduler {
       entry.silence?.();
       entry.silence = undefined;
       loop.lead(true);
-      this.#go([entry], 'resume');
+      this.#go([entry], 'resume', delayMs);
     });
   }
 
@@ -261,22 +261,28 @@ class Scheduler implements PollScheduler {
       return;
     }
     const free: Entry[] = [];
-    for (const entry of this.#entries.values()) {
-      if (this.#hiddenMultiplier !== undefined) entry.loop.unstretch();
-      if (this.#tabs && entry.loop.options.receive) this.#begin(entry);
-      else free.push(entry);
+    let delay = 0; // each gets its lock by itself, so the order is made here
+    for (const entry of [...this.#entries.values()].sort((a, b) => byInterval(a.loop, b.loop))) {
+      const { loop } = entry;
+      if (this.#hiddenMultiplier !== undefined) loop.unstretch();
+      if (!this.#tabs || !loop.options.receive) {
+        free.push(entry);
+        continue;
+      }
+      this.#begin(entry, delay);
+      if (loop.stale() && !loop.state.paused) delay += this.#staggerMs;
     }
-    this.#go(free, 'resume');
+    this.#go(free, 'resume', delay);
   }
 
   /** Overdue loops start one after the other, the most frequent first; the others
    * keep what was left of their time. */
-  #go(entries: Entry[], reason: Reason): void {
+  #go(entries: Entry[], reason: Reason, delayMs = 0): void {
     if (this.#idle()) return;
     const loops = entries.map((entry) => entry.loop).filter((loop) => !loop.state.paused && !loop.state.inFlight && !loop.following);
     const stale = loops.filter((loop) => loop.stale());
-    stale.sort((a, b) => a.options.intervalMs - b.options.intervalMs || (a.name < b.name ? -1 : 1));
-    stale.forEach((loop, i) => loop.enqueue(reason, i * this.#staggerMs));
+    stale.sort(byInterval);
+    stale.forEach((loop, i) => loop.enqueue(reason, delayMs + i * this.#staggerMs));
     for (const loop of loops) if (!stale.includes(loop)) loop.schedule();
   }
 
@@ -338,6 +344,11 @@ class Scheduler implements PollScheduler {
       report(error);
     }
   }
+}
+
+/** The most frequent first. */
+function byInterval(a: Loop, b: Loop): number {
+  return a.options.intervalMs - b.options.intervalMs || (a.name < b.name ? -1 : 1);
 }
 
 function least(name: string, value: number, min: number): number {
