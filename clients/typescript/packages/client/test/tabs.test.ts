@@ -243,3 +243,21 @@ describe('a loop in two tabs', () => {
     assert.equal(turns, 2);
   });
 });
+
+describe('loops that tabs share', () => {
+  it('come back in order and apart, as those of one tab do', async () => {
+    const s = scheduler();
+    const order: [string, number][] = [];
+    for (const [name, intervalMs] of [['weather', 40_000], ['news', 30_000], ['stocks', 20_000], ['notifications', 10_000]] as const) {
+      s.register(name, () => { order.push([name, clock.now()]); }, { intervalMs, receive: () => {} });
+    }
+    await settle();
+    page.hide();
+    await clock.advance(300_000);
+    order.length = 0;
+    const shown = clock.now();
+    page.show();
+    await clock.advance(2000);
+    assert.deepEqual(order.map(([name, at]) => [name, at - shown]), [['notifications', 300], ['stocks', 450], ['news', 600], ['weather', 750]]);
+  });
+});
