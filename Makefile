@@ -7,7 +7,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 # Go runs things side by side by itself; two targets at once only mix their output.
 .NOTPARALLEL:
-.PHONY: help test fmt vet lint race cover fuzz bench crash web proto tidy
+.PHONY: help test fmt vet lint race cover fuzz bench crash chaos web proto tidy
 
 GO       ?= go
 # How long each fuzz target runs, which benchmarks run, how often `make crash`
@@ -15,6 +15,9 @@ GO       ?= go
 FUZZTIME ?= 10s
 BENCH    ?= .
 KILLS    ?= 200
+# How long `make chaos` goes on, and by which plan; 0 makes one up and prints it.
+FOR      ?= 2m
+SEED     ?= 0
 # A package whose tests take longer hangs, and its stacks are printed.
 TIMEOUT  ?= 15m
 # Each package of COVERED must have so many per cent of its statements covered.
@@ -74,6 +77,9 @@ bench: ## run the benchmarks that match BENCH
 
 crash: ## kill -9 a real process KILLS times; what was acknowledged must still be there
 	BIDE_KILLS=$(KILLS) $(GO) test -v -count=1 -timeout=60m -run='^TestKillNine$$' .
+
+chaos: ## break a cluster of real processes for FOR by the plan of SEED, and check what bide promises
+	$(GO) run ./chaos -for $(FOR) -seed $(SEED)
 
 # Each folder of WEB has the same three scripts: a clean install, tests, tests in a browser.
 WEB := clients/typescript dashboard/web examples/storygen/web examples/livewall/web

@@ -10,8 +10,8 @@ import (
 )
 
 // Now returns the time by the run's own clock: when the last verb of this branch
-// was over, at first when the run's first turn began. It is the same on every
-// replay and does not move between two verbs.
+// was over, at first when the first turn of the run, or of what it was continued
+// as, began. It is the same on every replay and does not move between two verbs.
 func Now(ctx Context) time.Time {
 	b := ctx.scope().b
 	b.t.mu.Lock()

@@ -205,8 +205,11 @@ type Claimed struct {
 	// Now is the store's time, by which the run is due. A turn goes by it, however
 	// the worker's own clock is set. Ahead is by how much it is ahead of the wall
 	// clock, since that was set back: what waits for a date goes by that.
-	Now     time.Time
-	Ahead   time.Duration
+	Now   time.Time
+	Ahead time.Duration
+	// Steady: that time is kept on another machine, so that this one's wall clock
+	// says nothing of it.
+	Steady  bool
 	Run     Run
 	History []Record
 	Inbox   []Message

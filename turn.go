@@ -108,7 +108,7 @@ type taking struct {
 func newTurn(w *Worker, def *definition, c *Claimed) *turn {
 	t := &turn{w: w, def: def, lease: c.Lease, run: c.Run, interrupted: c.Interrupted}
 	t.flushed.L = &t.mu
-	t.line = w.keepTime(c.Now, c.Ahead)
+	t.line = w.keepTime(c)
 	t.ctx, t.cancel = context.WithCancelCause(w.base)
 	if t.run.StartedAt.IsZero() {
 		t.run.StartedAt = t.now()
@@ -131,6 +131,9 @@ func newTurn(w *Worker, def *definition, c *Claimed) *turn {
 	}
 	t.root = t.newBranch(t.ctx, nil, "")
 	t.root.clock = t.run.StartedAt
+	if len(c.History) > 0 && c.History[0].Kind == KindContinued { // it began anew then
+		t.root.clock = c.History[0].At
+	}
 	t.receiveLocked(c.Inbox)
 	return t
 }

@@ -338,11 +338,16 @@ func (w *Worker) commit(t *turn, b Batch) error {
 }
 
 // keepTime starts a line at the store's time.
-func (w *Worker) keepTime(shows time.Time, ahead time.Duration) *timeline.Line {
-	if shows.IsZero() { // a store that does not say
-		shows = time.Now()
+func (w *Worker) keepTime(c *Claimed) *timeline.Line {
+	var line *timeline.Line
+	switch {
+	case c.Now.IsZero(): // a store that does not say
+		line = timeline.Start(time.Now(), c.Ahead)
+	case c.Steady:
+		line = timeline.Steady(c.Now, c.Ahead)
+	default:
+		line = timeline.Start(c.Now, c.Ahead)
 	}
-	line := timeline.Start(shows, ahead)
 	w.line.Store(line)
 	return line
 }

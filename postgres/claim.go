@@ -84,7 +84,7 @@ func (s *Store) Claim(ctx context.Context, c bide.Claim) ([]bide.Claimed, error)
 		}
 		now, ahead := s.line.Load().Read()
 		for i := range claimed {
-			claimed[i].Now, claimed[i].Ahead = now, ahead
+			claimed[i].Now, claimed[i].Ahead, claimed[i].Steady = now, ahead, !s.alone
 		}
 		return claimed, nil
 	}

@@ -151,7 +151,9 @@ func (s *Store) identify(ctx context.Context, conn *pgx.Conn) error {
 	err := conn.QueryRow(ctx, s.sql(`INSERT INTO bide.meta (name, value) VALUES ('salt', $1)
 		ON CONFLICT (name) DO UPDATE SET name = 'salt' RETURNING value, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`), newSalt()).Scan(&salt, &now)
 	s.salt = uint64(salt)
-	s.setClock(now)
+	if !s.alone && err == nil {
+		s.line.Store(timeline.Steady(time.UnixMicro(now).UTC(), 0))
+	}
 	return failure(err)
 }
 
@@ -168,7 +170,7 @@ func (s *Store) setClock(db int64) {
 	if byDB.After(shows) {
 		shows = byDB
 	}
-	s.line.Store(timeline.Start(shows, shows.Sub(byDB)))
+	s.line.Store(timeline.Steady(shows, shows.Sub(byDB)))
 }
 
 // clockSlack is by how much the store's time may be off the database's clock.

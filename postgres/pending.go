@@ -241,6 +241,7 @@ func (w *writer) settle() error {
 	if b.Len() == 0 {
 		return nil
 	}
+	w.wrote = true
 	return w.conn.SendBatch(w.ctx, b).Close()
 }
 
@@ -260,7 +261,7 @@ const tell = `UPDATE bide.member SET news = news + 1, changed = changed || $2::b
 func (w *writer) send() error {
 	b := &pgx.Batch{}
 	explicit := w.tx
-	if explicit && !w.p.any && !w.dirty() && len(w.asks) == 0 {
+	if explicit && !w.wrote && !w.p.any && !w.dirty() && len(w.asks) == 0 {
 		w.tx = false
 		_, err := w.conn.Exec(w.ctx, "COMMIT") // it has only read
 		return err

@@ -74,6 +74,7 @@ type writer struct {
 	ctx     context.Context
 	now     int64
 	tx      bool // it has an explicit transaction
+	wrote   bool // something of it was written before its end
 	sent    bool // its end may have reached the database
 	fresh   bool // its numbers are above all that were given before it
 	careful bool // ids of new runs are looked up first: one was taken
@@ -211,7 +212,7 @@ func (w *writer) insist(ops []*op) error {
 
 // try applies a batch and sends it.
 func (w *writer) try(ops []*op) error {
-	w.sent, w.tx, w.fresh = false, false, false
+	w.sent, w.tx, w.wrote, w.fresh = false, false, false, false
 	if err := w.ready(); err != nil {
 		return err
 	}

@@ -152,7 +152,7 @@ func (d *decoder) batch(b *wire.Batch) bide.Batch {
 func (d *decoder) claimed(c *wire.Claimed) bide.Claimed {
 	out := bide.Claimed{Lease: bide.Lease{Run: c.GetRunId(), Worker: c.GetWorker(), Epoch: c.GetEpoch(), Key: c.GetKey()},
 		News: c.GetNews(), Lost: c.GetLost(), Interrupted: c.GetInterrupted(), Now: clock(c.GetNow()),
-		Ahead: time.Duration(c.GetAhead()), History: every(c.GetHistory(), d.record), Inbox: every(c.GetInbox(), d.message)}
+		Ahead: time.Duration(c.GetAhead()), Steady: true, History: every(c.GetHistory(), d.record), Inbox: every(c.GetInbox(), d.message)}
 	if c.GetRun() != nil {
 		out.Run = d.run(c.GetRun())
 	}

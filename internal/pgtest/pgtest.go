@@ -115,9 +115,6 @@ func (s *Server) Restart() error {
 // Socket is where the server listens.
 func (s *Server) Socket() string { return filepath.Join(s.dir, ".s.PGSQL.5432") }
 
-// Log is what the server has said since its start.
-func (s *Server) Log() string { return s.out.String() }
-
 // await waits until the server takes connections.
 func (s *Server) await() error {
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -13,7 +13,10 @@ import (
 // later than the time it was given, whatever is done to the wall clock, and a
 // machine that wakes up finds at once what became due in its sleep.
 type Line struct {
-	skew time.Duration // that it began with, to the wall clock
+	skew   time.Duration // that it began with, to the wall clock
+	steady bool          // the wall clock says nothing of it
+
+	ahead time.Duration // of a steady one
 
 	mu    sync.Mutex
 	shown time.Time // what it showed
@@ -26,6 +29,14 @@ func Start(shows time.Time, ahead time.Duration) *Line {
 	wall, tick := read()
 	shows = shows.UTC().Round(0)
 	return &Line{skew: shows.Add(-ahead).Sub(wall), shown: shows, tick: tick}
+}
+
+// Steady returns a line of a clock that is elsewhere and was read just now: it
+// follows the machine's ticking alone, whatever is done to the wall clock here.
+func Steady(shows time.Time, ahead time.Duration) *Line {
+	l := Start(shows, ahead)
+	l.steady, l.ahead = true, ahead
+	return l
 }
 
 // Now returns the line's time, in UTC and without a monotonic part.
@@ -47,6 +58,9 @@ func (l *Line) Read() (now time.Time, ahead time.Duration) {
 	defer l.mu.Unlock()
 	wall, tick := read()
 	now, byWall := l.shown.Add(tick.Sub(l.tick)), wall.Add(l.skew)
+	if l.steady {
+		return now, l.ahead
+	}
 	if byWall.After(now) {
 		now, l.shown, l.tick = byWall, byWall, tick
 	}

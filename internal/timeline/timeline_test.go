@@ -59,3 +59,18 @@ func TestLineNeverSlow(t *testing.T) {
 		}
 	})
 }
+
+// A line of a clock elsewhere ticks on, whatever is done to the clock here.
+func TestSteady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		line := timeline.Steady(start, time.Second)
+		for i, jump := range []time.Duration{0, 6 * time.Hour, -12 * time.Hour, 6 * time.Hour} {
+			timeline.Jump(jump)
+			time.Sleep(time.Minute)
+			if got, want := line.Now().Sub(start), time.Duration(i+1)*time.Minute; got != want || line.Ahead() != time.Second {
+				t.Errorf("after a jump of %v it shows the start + %v, %v ahead; want + %v, 1 s", jump, got, line.Ahead(), want)
+			}
+		}
+	})
+}
