@@ -170,12 +170,15 @@ func (t Trace) start(r *NewRun) error {
 	if t == "" { // nobody traces
 		return nil
 	}
-	if !traceparent.MatchString(string(t)) {
+	if !t.Valid() {
 		return &InvalidError{Field: "trace", Reason: "is no W3C traceparent: 00-<32 hex digits>-<16 hex digits>-<2 hex digits>"}
 	}
 	r.Trace = string(t)
 	return nil
 }
+
+// Valid reports whether it has the form of a traceparent.
+func (t Trace) Valid() bool { return traceparent.MatchString(string(t)) }
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 

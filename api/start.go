@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -216,12 +215,10 @@ func canonical(data json.RawMessage) []byte {
 	return out
 }
 
-var traceForm = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-
 // traceparent is the request's trace, "" for none that is well-formed.
 func traceparent(r *http.Request) string {
-	if t := r.Header.Get("Traceparent"); traceForm.MatchString(t) {
-		return t
+	if t := bide.Trace(r.Header.Get("Traceparent")); t.Valid() {
+		return string(t)
 	}
 	return ""
 }

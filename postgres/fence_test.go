@@ -45,16 +45,16 @@ func TestFenceAfterReading(t *testing.T) {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
-		after := func(d time.Duration, fn func()) { wg.Go(func() { <-time.After(d); fn() }) }
-		wg.Go(func() { commit(t, a, held["busy"+id], bide.Batch{Next: bide.Done{}}) }) // its fence waits for the lock
-		after(50*time.Millisecond, func() { commit(t, a, held[id], bide.Batch{Next: bide.Parked{}}) })
-		after(60*time.Millisecond, func() { _ = a.Purge(context.Background(), "none") })
-		after(80*time.Millisecond, func() {
+		wg.Go(func() { commit(t, a, held["busy"+id], bide.Batch{Next: bide.Done{}}) })
+		blocked(t, conn, 1) // by its fence: what comes now shares the next transaction
+		wg.Go(func() { commit(t, a, held[id], bide.Batch{Next: bide.Parked{}}) })
+		wg.Go(func() { _ = a.Purge(context.Background(), "none") })
+		wg.Go(func() {
 			if _, err := b.Signal(context.Background(), id, bide.Message{Name: "m", Data: json.RawMessage(`7`)}); err != nil {
 				t.Error(err)
 			}
 		})
-		<-time.After(150 * time.Millisecond)
+		blocked(t, conn, 2)
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -71,6 +71,17 @@ func TestFenceAfterReading(t *testing.T) {
 			t.Fatalf("got %+v, want run %s with its message", c, id)
 		}
 		commit(t, a, c.Lease, bide.Batch{Next: bide.Done{}})
+	}
+}
+
+// blocked waits until so many connections wait for a lock.
+func blocked(t *testing.T, conn *pgx.Conn, want int) {
+	t.Helper()
+	for began, got := time.Now(), 0; got < want; {
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&got)
+		if err != nil || time.Since(began) > patience {
+			t.Fatalf("%d connections wait for a lock, want %d: %v", got, want, err)
+		}
 	}
 }
 

@@ -22,8 +22,8 @@ func Example() {
 	}
 	worker := bide.NewWorker(srv.Store(), bide.WorkerConfig{})
 	worker.Register(greet)
-	go worker.Run(context.TODO())
-	log.Fatal(srv.Run(context.TODO()))
+	go worker.Run(context.Background())
+	log.Fatal(srv.Run(context.Background()))
 }
 
 // A program that serves other things too.
