@@ -191,6 +191,10 @@ func (a *attempt) run(fn stepFunc) (json.RawMessage, error) {
 	}
 	b.acquireSlot()
 	t.mu.Lock()
+	if !t.w.holds() { // the process was stopped for a while, and its timers come too late
+		t.unwind(lost)
+		go t.w.letGo()
+	}
 	if t.over(b) {
 		t.w.releaseSlot()
 		b.exitLocked()

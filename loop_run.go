@@ -223,6 +223,7 @@ func (i *iterated) none() bool {
 // call calls the loop's function.
 func (r *loopRun) call(due time.Time) (out iterated) {
 	t := r.t
+	r.flush() // what the last one came to: else whoever takes the loop over makes it again
 	a := &attempt{v: r.verb, number: r.wait.Attempt + 1, limit: forever, last: r.Seen, due: due.Add(-t.line.Ahead())}
 	r.InFlight = r.t.now()
 	t.mu.Lock()

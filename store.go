@@ -197,7 +197,8 @@ type Claimed struct {
 	// News: the worker holds this lease already; only Inbox (new messages) and
 	// Lost are set.
 	News bool
-	// Lost: the lease is gone; the turn must stop.
+	// Lost: the lease is gone; the turn must stop. Without a Run, all of the
+	// worker's may be: it stops them, and then gives all back.
 	Lost bool
 	// Interrupted: an earlier turn may have ended without a word, by a crash or
 	// by losing its lease, with steps begun and not finished.

@@ -64,15 +64,20 @@ type Worker struct {
 	warm  atomic.Int64
 	line  atomic.Pointer[timeline.Line] // of the newest turn
 
+	born  time.Time    // of Run; the epoch of
+	until atomic.Int64 // when its leases may lapse, as far as it knows, in nanoseconds
+	lapse *time.Timer  // rings then
+
 	mu       sync.Mutex
 	defs     map[string]*definition
 	turns    map[string]*turn
 	asked    int           // Max of the Claim under way
 	askAgain func()        // ends that Claim, for one with another Max
-	idle     chan struct{} // closed when stopping and no turn is left
-	stopping bool
-	rng      *mrand.Rand
-	groups   map[string]chan struct{} // of loops
+	idle     chan struct{} // if set, closed when no turn is left
+
+	cut    bool // all in hand was given up, and the store does not know
+	rng    *mrand.Rand
+	groups map[string]chan struct{} // of loops
 
 	hookSecret []byte
 	circuits   map[string]*circuit
@@ -147,12 +152,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	alive, stop := context.WithCancel(w.base)
 	defer stop()
 	var beat sync.WaitGroup
+	w.born = time.Now()
+	w.lapse = time.AfterFunc(w.cfg.Lease, w.lapsed)
+	w.heard(w.born)
 	beat.Go(func() { w.heartbeat(alive) })
 	err := w.claim(ctx)
 	w.shutdown()
 	w.endMemory()
 	stop()
 	beat.Wait()
+	w.lapse.Stop()
 	if lerr := w.store.Commit(w.base, Lease{Worker: w.id}, Batch{Next: Parked{}}); lerr != nil && err == nil && !errors.Is(lerr, ErrLeaseLost) {
 		err = lerr
 	}
@@ -187,7 +196,11 @@ func (w *Worker) claim(ctx context.Context) error {
 		c.Max = w.cfg.MaxTurns + int(w.warm.Load())
 		w.asked, w.askAgain = c.Max, cancel
 		w.mu.Unlock()
-		claimed, err := w.store.Claim(call, c)
+		var claimed []Claimed
+		err := w.giveBack(call)
+		if err == nil {
+			claimed, err = w.store.Claim(call, c)
+		}
 		again := call.Err() != nil
 		cancel()
 		switch {
@@ -214,7 +227,15 @@ func (w *Worker) claim(ctx context.Context) error {
 
 // take begins a turn, or hands news to one.
 func (w *Worker) take(c *Claimed) {
+	if c.Lost && c.Lease.Run == "" {
+		w.letGo()
+		return
+	}
 	w.mu.Lock()
+	if w.cut { // it will be given back
+		w.mu.Unlock()
+		return
+	}
 	t := w.turns[c.Lease.Run]
 	if c.News {
 		w.mu.Unlock()
@@ -236,22 +257,29 @@ func (w *Worker) release(t *turn) {
 	if w.turns[t.lease.Run] == t {
 		delete(w.turns, t.lease.Run)
 	}
-	if w.stopping && len(w.turns) == 0 && w.idle != nil {
+	if len(w.turns) == 0 && w.idle != nil {
 		close(w.idle)
 		w.idle = nil
 	}
 }
 
-// shutdown asks every turn to park, and after the grace period makes it.
-func (w *Worker) shutdown() {
+// whenIdle returns a channel that is closed when no turn is left.
+func (w *Worker) whenIdle() <-chan struct{} {
 	w.mu.Lock()
-	w.stopping = true
+	defer w.mu.Unlock()
 	idle := make(chan struct{})
 	if len(w.turns) == 0 {
-		w.mu.Unlock()
-		return
+		close(idle)
+	} else {
+		w.idle = idle
 	}
-	w.idle = idle
+	return idle
+}
+
+// shutdown asks every turn to park, and after the grace period makes it.
+func (w *Worker) shutdown() {
+	idle := w.whenIdle()
+	w.mu.Lock()
 	turns := slices.Collect(maps.Values(w.turns))
 	w.mu.Unlock()
 	for _, t := range turns {
@@ -281,43 +309,6 @@ func (w *Worker) shutdown() {
 	case <-grace.C:
 		w.log.Error("workflow code blocks outside any verb and holds up the stop", "stacks", stacks())
 	}
-}
-
-// heartbeat renews the worker's leases and looks for turns that do not move.
-func (w *Worker) heartbeat(ctx context.Context) {
-	seen := map[*turn]int64{}
-	for sleepFor(ctx, w.cfg.Lease/3) {
-		if err := w.store.Commit(ctx, Lease{Worker: w.id}, Batch{}); err != nil && ctx.Err() == nil {
-			w.log.Error("cannot renew leases", "error", err)
-		}
-		seen = w.watch(seen)
-	}
-}
-
-// watch reports turns that are pinned: a branch has run workflow code since the
-// last look without calling a verb.
-func (w *Worker) watch(seen map[*turn]int64) map[*turn]int64 {
-	w.mu.Lock()
-	turns := slices.Collect(maps.Values(w.turns))
-	w.mu.Unlock()
-	now := make(map[*turn]int64, len(turns))
-	for _, t := range turns {
-		t.mu.Lock()
-		verbs, stays := t.verbs, t.code > 0 && !t.flushing
-		t.mu.Unlock()
-		if !stays {
-			continue
-		}
-		now[t] = verbs
-		if before, known := seen[t]; known && before == verbs && before >= 0 {
-			now[t] = -1 // said once
-			w.log.Warn("a turn is pinned: workflow code has called no verb for a while; it computes, or blocks on something that is not bide's",
-				"run", t.run.ID, "workflow", t.def.name, "stacks", stacks())
-		} else if known && before < 0 {
-			now[t] = before
-		}
-	}
-	return now
 }
 
 // commit writes a batch, and stays with it while the store is in trouble: what
@@ -423,7 +414,7 @@ func stacks() string {
 }
 
 // backoff is the pause after the n-th failure in a row of the store.
-func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n, 10), 5*time.Second) }
+func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n, 10), time.Second) }
 
 // sleepFor waits and reports whether ctx is still alive.
 func sleepFor(ctx context.Context, d time.Duration) bool {
