@@ -109,6 +109,9 @@ func Race[T any](ctx Context, branches ...NamedBranch[T]) (winner string, value 
 		if v.b.racing() {
 			v.t.noteChildren(v.path + ".")
 		}
+		v.t.mu.Lock()
+		v.t.forgetWaits(v.path + ".") // a crash may have kept a loser's
+		v.t.mu.Unlock()
 		data, err = v.replay(r)
 		if jerr := json.Unmarshal(data, &kept); jerr != nil {
 			return "", value, &CodecError{Field: "race", Message: jerr.Error()}

@@ -211,9 +211,10 @@ func (c *Client) Watch(ctx context.Context, id string) iter.Seq2[Run, error] {
 // askAgain is how often a store that wakes nobody is asked.
 const askAgain = 500 * time.Millisecond
 
-// wake subscribes to a run's changes.
-func (c *Client) wake(id string, ends bool) (<-chan *Run, func()) {
-	if w, ok := c.store.(Waker); ok {
+// Wake subscribes to a run's changes as [Waker.Wake] does. Of a store that is no
+// [Waker] it gives a hint at once and then every half second.
+func Wake(s Store, id string, ends bool) (<-chan *Run, func()) {
+	if w, ok := s.(Waker); ok {
 		return w.Wake(id, ends)
 	}
 	ticks, done := make(chan *Run, 1), make(chan struct{})
@@ -235,6 +236,8 @@ func (c *Client) wake(id string, ends bool) (<-chan *Run, func()) {
 	}()
 	return ticks, func() { close(done) }
 }
+
+func (c *Client) wake(id string, ends bool) (<-chan *Run, func()) { return Wake(c.store, id, ends) }
 
 // Handle is a run of a workflow whose result type is known.
 type Handle[Out any] struct {

@@ -1163,7 +1163,8 @@ func TestControlWaiting(t *testing.T) {
 						Values: []bide.ValueLine{{At: began, Value: json.RawMessage(`"pending"`)}}}}}}},
 			"child": {bide.Waiting, []bide.Wait{{Path: "2", Kind: bide.KindChild, Name: "child:1", Since: began}}},
 			"retry": {bide.Waiting, []bide.Wait{{Path: "1", Kind: bide.KindRetry, Name: "w", Since: began, NextAt: began.Add(time.Hour), Attempt: 1,
-				LastError: bide.NewFailure(errors.New("no")), LastErrAt: began}}},
+				LastError: bide.NewFailure(errors.New("no")), LastErrAt: began,
+				Poll: &bide.PollState{State: wait.State{Start: began}, Log: bide.PollLog{Checks: []bide.CheckLine{{At: began, Last: began, Outcome: wait.Transient, Error: "no"}}}}}}},
 			"side": {bide.Waiting, []bide.Wait{{Path: "1.1", Kind: bide.KindReceive, Name: "x", Since: began},
 				{Path: "2.1", Kind: bide.KindSleep, Since: began, Until: began.Add(time.Hour)}}},
 			"queue": {bide.Queued, []bide.Wait{{Kind: bide.KindQueue, Name: "q", Since: began}}},
@@ -1180,7 +1181,12 @@ func TestControlWaiting(t *testing.T) {
 				}
 				if p := x.Poll; p != nil {
 					at := x.Since
-					p.Start, p.LastPending, p.Log.Checks[0].At, p.Log.Values[0].At = at, at, at, at
+					p.Start, p.Log.Checks[0].At = at, at
+					if x.Kind == bide.KindPoll {
+						p.LastPending, p.Log.Values[0].At = at, at
+					} else {
+						p.Log.Checks[0].Last = at
+					}
 				}
 			}
 			if got, want := jsonOf(t, r.Waiting), jsonOf(t, want.waits); got != want {

@@ -47,6 +47,7 @@ var floors = map[string]int{
 
 	"wait":              0,
 	"internal/wire":     0,
+	"internal/keyset":   0,
 	"internal/group":    0,
 	"internal/timeline": 0,
 	"internal/netguard": 0,

@@ -89,7 +89,7 @@ func (w *Worker) giveBack(ctx context.Context) error {
 		return ctx.Err()
 	}
 	sent := time.Now()
-	if err := w.store.Commit(ctx, Lease{Worker: w.id}, Batch{Next: Parked{}}); err != nil && !errors.Is(err, ErrLeaseLost) {
+	if err := w.store.Commit(ctx, Lease{Worker: w.id}, Batch{Next: Parked{Interrupted: true}}); err != nil && !errors.Is(err, ErrLeaseLost) {
 		return err
 	}
 	w.mu.Lock()

@@ -224,7 +224,10 @@ func (i *iterated) none() bool {
 func (r *loopRun) call(due time.Time) (out iterated) {
 	t := r.t
 	r.flush() // what the last one came to: else whoever takes the loop over makes it again
-	a := &attempt{v: r.verb, number: r.wait.Attempt + 1, limit: forever, last: r.Seen, due: due.Add(-t.line.Ahead())}
+	a := &attempt{v: r.verb, number: r.wait.Attempt + 1, limit: forever, last: r.Seen, due: due}
+	if r.fixed {
+		a.due = due.Add(-t.line.Ahead()) // its times are the wall clock's
+	}
 	r.InFlight = r.t.now()
 	t.mu.Lock()
 	t.verbs++ // it is not pinned

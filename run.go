@@ -165,7 +165,8 @@ type Record struct {
 	Took time.Duration `json:"took_ns,omitempty"`
 	// By names who settled a wait in the place of the world: complete or fail.
 	By string `json:"by,omitempty"`
-	// Poll tells how a poll went.
+	// Poll tells how a poll went. Of a step whose attempts failed it has the last ten
+	// of them, each a line with when it began (At), when it ended (Last) and its error.
 	Poll *PollLog `json:"poll,omitempty"`
 }
 

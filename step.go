@@ -129,15 +129,19 @@ func (s *stepRun) retry() (json.RawMessage, error) {
 		took := time.Since(began)
 		if err == nil {
 			s.onAttempt(n, nil, 0)
-			return s.finish(Record{Data: data, Attempt: n, At: s.t.now(), Took: took}, nil)
+			return s.end(Record{Data: data, Attempt: n, At: s.t.now(), Took: took}, nil)
 		}
 		if s.sawCancel() {
 			return nil, ErrCanceled
 		}
-		s.failed(n, err)
+		outcome := wait.Transient
 		if s.isPermanent(err) {
+			outcome = wait.Failed
+		}
+		s.failed(n, err, outcome, took)
+		if outcome == wait.Failed {
 			s.onAttempt(n, err, 0)
-			return s.finish(Record{Error: s.state.LastError, Attempt: n, At: s.t.now(), Took: took}, nil)
+			return s.end(Record{Error: s.state.LastError, Attempt: n, At: s.t.now(), Took: took}, nil)
 		}
 		delay := s.policy.delay(n, s.t.w.random)
 		if d, ok := nextRetryDelay(err); ok {
@@ -160,14 +164,34 @@ func (s *stepRun) since() time.Time {
 	return s.began
 }
 
-func (s *stepRun) failed(n int, err error) {
+func (s *stepRun) failed(n int, err error, outcome wait.Outcome, took time.Duration) {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
 	if s.state == nil {
 		s.state = &Wait{Kind: KindRetry, Since: s.began}
 	}
+	now := s.t.now()
 	s.state.Attempt = n
-	s.state.LastError, s.state.LastErrAt = NewFailure(err), s.t.now()
+	s.state.LastError, s.state.LastErrAt = NewFailure(err), now
+	log := &PollState{State: wait.State{Start: s.state.Since}} // another, since what is kept may be being written
+	if s.state.Poll != nil {
+		lines := s.state.Poll.Log.Checks
+		log.Log.Checks = slices.Clone(lines[max(0, len(lines)+1-logAttempts):])
+	}
+	log.Log.Checks = append(log.Log.Checks, CheckLine{At: now.Add(-took).Truncate(time.Microsecond), Last: now,
+		Outcome: outcome, Error: shorten(s.state.LastError.Message, logErrors)})
+	s.state.Poll = log
+}
+
+// logAttempts is how many failed attempts of a step are kept.
+const logAttempts = 10
+
+// end records how the step ended, with the attempts that failed before.
+func (s *stepRun) end(r Record, taken *Message) (json.RawMessage, error) {
+	if s.state != nil && s.state.Poll != nil {
+		r.Poll = &s.state.Poll.Log
+	}
+	return s.finish(r, taken)
 }
 
 // resume takes up what earlier turns have kept of the step, and counts the
@@ -185,7 +209,7 @@ func (s *stepRun) resume() (done bool, data json.RawMessage, err error) {
 	if !interrupted {
 		return false, nil, nil
 	}
-	s.failed(attempts+1, ErrInterrupted)
+	s.failed(attempts+1, ErrInterrupted, wait.Interrupted, 0)
 	s.state.NextAt = time.Time{}
 	if resumed || s.policy.MaximumAttempts > 0 || s.timeout != nil {
 		t.mu.Lock()
@@ -207,7 +231,7 @@ func (s *stepRun) giveUp(last error, delay time.Duration) (bool, json.RawMessage
 		return false, nil, nil
 	}
 	err := &RetryExhaustedError{Step: s.name, Attempts: s.state.Attempt, Reason: reason, LastErr: last}
-	data, ferr := s.finish(Record{Error: NewFailure(err), Attempt: s.state.Attempt}, nil)
+	data, ferr := s.end(Record{Error: NewFailure(err), Attempt: s.state.Attempt}, nil)
 	return true, data, ferr
 }
 
@@ -229,7 +253,7 @@ func (s *stepRun) pause() (done bool, data json.RawMessage, err error) {
 		}
 		switch m.Op {
 		case OpCompleteWait, OpFailWait:
-			data, err = s.settled(m, state.Attempt)
+			data, err = s.end(settlement(m, state.Attempt), m)
 			return true, data, err
 		case OpExtendWait:
 			state.NextAt = after(state.NextAt, extension(m))

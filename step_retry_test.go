@@ -256,3 +256,102 @@ func TestStepRetrySurvivesReplay(t *testing.T) {
 		}
 	})
 }
+
+// A step's record has its last ten failed attempts, with when they were, through
+// parks and crashes; a step that succeeds at once has none and pays for none.
+func TestStepKeepsFailedAttempts(t *testing.T) {
+	inBubble(t, func(e *env) {
+		calls := 0
+		w := bide.Define("attempts", func(ctx bide.Context, _ none) (int, error) {
+			if err := bide.Do(ctx, "at once", func(context.Context) error { return nil }); err != nil {
+				return 0, err
+			}
+			return bide.Step(ctx, "late", func(context.Context) (int, error) {
+				if calls++; calls <= 13 {
+					time.Sleep(2 * time.Second)
+					return 0, fmt.Errorf("no %d%s", calls, strings.Repeat(".", 1000))
+				}
+				return calls, nil
+			}, bide.RetryPolicy{InitialInterval: time.Minute, MaximumInterval: time.Minute, NoJitter: true})
+		})
+		hand := e.work(w)
+		began := time.Now()
+		h := start(e, w, none{})
+		time.Sleep(3 * time.Minute)
+		if kept := e.waitOf(h.ID(), bide.KindRetry).Poll.Log.Checks; len(kept) != 3 {
+			e.Errorf("the wait has %v", kept)
+		}
+		hand.crash()
+		e.work(w)
+		_, err := result(e, h)
+		e.ok(err)
+		records := e.history(h.ID())
+		if records[0].Poll != nil {
+			e.Errorf("at once: %+v", records[0].Poll)
+		}
+		if records[1].Attempt != 14 || len(records[1].Poll.Checks) != 10 {
+			e.Fatalf("%+v", records[1])
+		}
+		for i, c := range records[1].Poll.Checks {
+			n := i + 4 // of the attempt
+			at := began.Add(time.Duration(n-1) * 62 * time.Second)
+			if c.At.Sub(at).Abs() > 100*time.Millisecond || c.Last.Sub(c.At) != 2*time.Second || c.Outcome != wait.Transient ||
+				!strings.HasPrefix(c.Error, fmt.Sprintf("no %d.", n)) || len(c.Error) > 210 {
+				e.Errorf("attempt %d is kept as %+v", n, c)
+			}
+		}
+	})
+}
+
+// How a step ended is the last of its failed attempts, too; one that a crash cut
+// short is among them.
+func TestStepKeepsHowItEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		opts []bide.StepOption
+		want string
+	}{
+		"permanent": {bide.Permanent(errors.New("never")), nil, "[failed]"},
+		"exhausted": {errors.New("down"), []bide.StepOption{bide.RetryPolicy{MaximumAttempts: 2}}, "[transient transient]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(e *env) {
+				w := bide.Define("ends", func(ctx bide.Context, _ none) (none, error) {
+					return none{}, bide.Do(ctx, "it", func(context.Context) error { return c.err }, c.opts...)
+				})
+				e.work(w)
+				h := start(e, w, none{})
+				_, _ = result(e, h)
+				var got []wait.Outcome
+				for _, line := range e.history(h.ID())[0].Poll.Checks {
+					got = append(got, line.Outcome)
+				}
+				if fmt.Sprint(got) != c.want {
+					e.Errorf("%v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+	inBubble(t, func(e *env) {
+		first := true
+		w := bide.Define("cut", func(ctx bide.Context, _ none) (none, error) {
+			return none{}, bide.Do(ctx, "it", func(ctx context.Context) error {
+				if first {
+					first = false
+					<-ctx.Done()
+				}
+				return nil
+			}, bide.RetryPolicy{MaximumAttempts: 3})
+		})
+		hand := e.work(w)
+		h := start(e, w, none{})
+		time.Sleep(time.Minute)
+		hand.crash()
+		e.work(w)
+		_, err := result(e, h)
+		e.ok(err)
+		if r := e.history(h.ID())[0]; r.Attempt != 2 || len(r.Poll.Checks) != 1 || r.Poll.Checks[0].Outcome != wait.Interrupted {
+			e.Errorf("%+v", r)
+		}
+	})
+}

@@ -35,7 +35,7 @@ type Store interface {
 	// one, and [ErrFactChanged] when a fact is not at the version that the batch
 	// asks for; then nothing was written, and after the latter the lease is still
 	// held. With only Lease.Worker set, an empty batch renews all that the worker
-	// holds, and one whose Next is Parked gives all of it back. A batch of Facts
+	// holds, and one whose Next is Parked gives all of it back, due at once. A batch of Facts
 	// and nothing else needs no lease: it is committed with Lease{}.
 	Commit(ctx context.Context, l Lease, b Batch) error
 
@@ -326,6 +326,8 @@ type Ended struct {
 type Parked struct {
 	WakeAt time.Time
 	Paused bool // it is held back, as by OpPause, unless it is canceling
+	// Interrupted, for all that a worker holds: its turns were cut short, see [Claimed].
+	Interrupted bool
 }
 
 // Continued begins the run anew, with an empty history and another input. Its

@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 // Every workload runs and says what was promised of it.
 func TestWorkloads(t *testing.T) {
 	unit := map[string]string{"steps": "steps/s", "limit": "rows/s", "latency": "ms", "chain": "ms", "sleepers": "runs/s",
-		"wake": "runs/s", "polls": "s", "checks": "us/check", "manypolls": "late", "loops": "late", "idleloops": "B/loop", "crash": "ms", "finished": "steps/s", "resume": "ms", "cadence": "checks/wait"}
+		"wake": "runs/s", "polls": "s", "checks": "us/check", "manypolls": "late", "loops": "late", "idleloops": "B/loop", "crash": "ms", "finished": "steps/s", "list": "ms", "resume": "ms", "cadence": "checks/wait"}
 	for _, args := range []string{
 		"steps -n 30", "limit -n 1", "latency -n 20", "chain -n 2", "sleepers -n 300", "sleepers -n 300 -ids random",
-		"wake -n 300", "polls -n 20", "checks -n 2", "manypolls -n 50", "loops -n 20", "idleloops -n 50", "crash -n 20", "finished -n 50", "resume -n 50", "cadence -n 50",
+		"wake -n 300", "polls -n 20", "checks -n 2", "manypolls -n 50", "loops -n 20", "idleloops -n 50", "crash -n 20", "finished -n 50", "list -n 100", "resume -n 50", "cadence -n 50",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()

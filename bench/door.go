@@ -20,6 +20,9 @@ type door struct {
 	// unfinished lists the runs that have not ended, while no process has the
 	// store open, and leaves it as it is.
 	unfinished func(context.Context) ([]string, error)
+	// fill makes n runs like the newest, which has ended, where that can be done
+	// faster than by running them; else nil.
+	fill func(ctx context.Context, n int) error
 }
 
 // yardstick writes the rows of steps as fast as the driver and the disk can,

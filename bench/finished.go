@@ -24,10 +24,19 @@ func runFinished(ctx context.Context, b *bench) (err error) {
 		defer func() { err = errors.Join(err, engines[i].close()) }()
 		full = d
 	}
-	if _, err := load(ctx, n, 2000, func(ctx context.Context, _ int) error {
+	ran := n
+	if full.fill != nil {
+		ran = min(n, 1000)
+	}
+	if _, err := load(ctx, ran, 2000, func(ctx context.Context, _ int) error {
 		return startAndWait(ctx, engines[1], chainOf, 1)
 	}); err != nil {
 		return err
+	}
+	if full.fill != nil {
+		if err := full.fill(ctx, n-ran); err != nil {
+			return err
+		}
 	}
 	runs := min(n, 8000)
 	var all [2][]sample

@@ -64,6 +64,7 @@ var workloads = map[string]func(context.Context, *bench) error{
 	"crash":     runCrash,
 	"limit":     runLimit,
 	"finished":  runFinished,
+	"list":      runList,
 	"resume":    runResume,
 	"cadence":   runCadence,
 }

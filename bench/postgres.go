@@ -80,7 +80,59 @@ func postgresDoor(dir string) *door {
 			defer store.Close()
 			return unfinished(ctx, store)
 		},
+		fill: func(ctx context.Context, n int) error { return postgresFill(ctx, dir, schema, n) },
 	}
+}
+
+// postgresFill copies the rows of the newest run, with numbers of their own, and
+// leaves the tables as the server's own cleaning would.
+func postgresFill(ctx context.Context, dir, schema string, n int) error {
+	dsn, err := postgresDSN(dir)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "SET search_path = "+schema); err != nil {
+		return err
+	}
+	var like, base, last int64
+	var recs int
+	err = conn.QueryRow(ctx, `SELECT k, (SELECT count(*) FROM rec WHERE run = k), nextval('number') FROM run ORDER BY k DESC LIMIT 1`).Scan(&like, &recs, &base)
+	if err != nil {
+		return err
+	}
+	step := int64(recs + 1)
+	if err := conn.QueryRow(ctx, `SELECT setval('number', $1 + ($2::bigint / 65536 + 1) * 65536)`, base, step*int64(n)).Scan(&last); err != nil {
+		return err
+	}
+	const atOnce = 500_000
+	for from := int64(0); from < int64(n); from += atOnce {
+		to := min(from+atOnce, int64(n)) - 1
+		for _, text := range []string{
+			`INSERT INTO run (k, route, ver, wake, holder, epoch, mail, created, started, ended, deadline, gen, state, detached, kids, cut, warm,
+					id, parent, key, print, trace, labels, waits, progress, error, vals, result, input, on_end)
+				SELECT $2 + $3 * i, route, $2 + $3 * i, wake, holder, $2 + $3 * i, mail, created, started, ended, deadline, gen, state, detached, kids, cut, warm,
+					id, parent, key, print, trace, labels, waits, progress, error, vals, result, input, on_end
+				FROM run, generate_series($4::bigint, $5::bigint) AS i WHERE k = $1 ORDER BY i`,
+			`INSERT INTO rec (run, k, at, took, attempt, kind, path, name, by, data, error, poll)
+				SELECT $2 + $3 * i, $2 + $3 * i + n, at, took, attempt, kind, path, name, by, data, error, poll
+				FROM (SELECT *, row_number() OVER (ORDER BY k) AS n FROM rec WHERE run = $1) AS r, generate_series($4::bigint, $5::bigint) AS i ORDER BY i, n`,
+		} {
+			if _, err := conn.Exec(ctx, text, like, base, step, from, to); err != nil {
+				return err
+			}
+		}
+	}
+	for _, text := range []string{fmt.Sprintf(`INSERT INTO tally SELECT route, state, %d FROM run WHERE k = %d`, n, like), "VACUUM (ANALYZE) run, rec", "CHECKPOINT"} {
+		if _, err := conn.Exec(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // postgresSize is that of the schema's tables and indexes.

@@ -12,6 +12,7 @@ import (
 // row is one line of output.
 type row struct {
 	Workload string  `json:"workload"`
+	What     string  `json:"what,omitempty"` // list: which page, or the counts
 	Store    string  `json:"store"`
 	N        int     `json:"n"`
 	Inflight int     `json:"inflight"`
@@ -25,6 +26,8 @@ type row struct {
 	// Ratio is to the limit (steps), to an empty file (finished), or to a short
 	// history (checks).
 	Ratio float64 `json:"ratio,omitempty"`
+	// Most is what Value should be at most.
+	Most float64 `json:"most_ms,omitempty"`
 	// PerRun is the disk that a run takes.
 	PerRun float64 `json:"db_bytes_per_run,omitempty"`
 	// Count is of iterations or checks, PerWait the memory of a loop or poll between
@@ -67,7 +70,11 @@ func (b *bench) print(r row, d *door) error {
 		return err
 	}
 	var s strings.Builder
-	fmt.Fprintf(&s, "%-9s %-8s n=%-8d inflight=%-5d %12s %-7s", r.Workload, r.Store, r.N, r.Inflight, number(r.Value), r.Unit)
+	name := r.Workload
+	if r.What != "" {
+		name += ", " + r.What
+	}
+	fmt.Fprintf(&s, "%-9s %-8s n=%-8d inflight=%-5d %12s %-7s", name, r.Store, r.N, r.Inflight, number(r.Value), r.Unit)
 	if r.P50 > 0 {
 		fmt.Fprintf(&s, " p50=%.3fms p99=%.3fms", r.P50, r.P99)
 	}
@@ -77,6 +84,9 @@ func (b *bench) print(r row, d *door) error {
 	}
 	if r.Count > 0 {
 		fmt.Fprintf(&s, " count=%d %.0fB/wait", r.Count, r.PerWait)
+	}
+	if r.Most > 0 {
+		fmt.Fprintf(&s, " most=%.0fms", r.Most)
 	}
 	if r.PerRun > 0 {
 		fmt.Fprintf(&s, " %.0fB/run", r.PerRun)

@@ -27,6 +27,8 @@ type worker struct {
 	held      int64       // leases; the writer's
 	gone      bool        // the writer has dropped it; under Store.mu
 	mail      []delivery  // under Store.mu
+	lapsed    bool        // its leases have, and it is to be told; under Store.mu
+	halt      func()      // ends the Claim's reading, for that
 	bell      chan struct{}
 }
 
@@ -37,9 +39,11 @@ func (x *worker) wants(n routeName) bool {
 // free is how many more runs the worker can hold. If none, the Claim that
 // changes this will tell the writer.
 func (x *worker) free() int64 {
-	x.starved.Store(true) // before the look: a Claim that comes meanwhile says so
+	was := x.starved.Swap(true) // before the look: a Claim that comes meanwhile says so
 	free := x.max.Load() - x.held
-	x.starved.Store(free <= 0)
+	if free > 0 && !was { // else a look before it in this batch found none, and left runs for it
+		x.starved.Store(false)
+	}
 	return max(free, 0)
 }
 
@@ -70,16 +74,29 @@ func (s *Store) Claim(ctx context.Context, c bide.Claim) ([]bide.Claimed, error)
 		s.mu.Lock()
 		mail := x.mail
 		x.mail = nil
+		if x.lapsed {
+			x.lapsed = false
+			s.mu.Unlock()
+			return x.letGo(), nil
+		}
+		reading, halt := context.WithCancel(ctx)
+		x.halt = halt
 		s.mu.Unlock()
 		if len(mail) == 0 {
+			halt()
 			continue
 		}
-		claimed, err := s.load(ctx, mail)
+		claimed, err := s.load(reading, mail)
+		halted := ctx.Err() == nil && reading.Err() != nil
+		halt()
 		if err != nil {
 			s.mu.Lock()
 			x.mail = append(mail, x.mail...)
 			x.ring()
 			s.mu.Unlock()
+			if halted {
+				continue
+			}
 			return nil, err
 		}
 		now, ahead := s.line.Load().Read()
@@ -308,6 +325,9 @@ func (a *ask) queue(w *writer, b *pgx.Batch) {
 // goes behind the others, among the crews, since a worker may be in several, and
 // among a crew's routes.
 func (w *writer) pump() {
+	for _, x := range w.workers {
+		x.starved.Store(false)
+	}
 	planned := map[*worker]int64{}
 	for i, left := 0, len(w.crews); left > 0; left-- {
 		c, before := w.crews[i], len(w.asks)

@@ -14,11 +14,9 @@ import (
 // Commit implements [bide.Store].
 func (s *Store) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
 	if len(b.Facts) > 0 {
-		if err := checkFacts(l, b); err != nil {
+		if err := bide.CheckFacts(l, b); err != nil {
 			return err
 		}
-	} else if l.Run == "" && b.Next == nil { // a sign of life needs no writer
-		return s.renew(l.Worker)
 	}
 	o := commits.Get().(*op)
 	o.commit, o.lease, o.batch = true, l, b
@@ -31,31 +29,12 @@ func (s *Store) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
 // commits are ops to be used again: there is one for every step.
 var commits = sync.Pool{New: func() any { return new(op) }}
 
-func (s *Store) renew(id string) error {
-	if s.isClosed() {
-		return bide.ErrClosed
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x := s.workers[id]
-	if x == nil || x.gone {
-		return bide.ErrLeaseLost
-	}
-	x.renew(s.w.start)
-	return nil
-}
-
 func (w *writer) commit(o *op) error {
 	if o.lease.Run == "" && len(o.batch.Facts) > 0 {
 		return w.changeFacts(o)
 	}
 	if o.lease.Run == "" {
-		for _, x := range w.workers {
-			if x.id == o.lease.Worker {
-				return w.leave(x, false)
-			}
-		}
-		return nil
+		return w.ofWorker(o)
 	}
 	l := w.leases[o.lease.Key]
 	if l == nil || l.freed || l.epoch != o.lease.Epoch || l.worker.id != o.lease.Worker {
@@ -101,6 +80,27 @@ func (w *writer) commit(o *op) error {
 		return err
 	}
 	return w.turnEnds(l, b)
+}
+
+// signOfLife reports whether the op renews a worker's leases: these are the whole
+// process's, as its row says, so that the batch has to reach the database.
+func (o *op) signOfLife() bool {
+	return o.commit && o.lease.Run == "" && o.batch.Next == nil && len(o.batch.Facts) == 0
+}
+
+// ofWorker is a commit to all that a worker holds.
+func (w *writer) ofWorker(o *op) error {
+	i := slices.IndexFunc(w.workers, func(x *worker) bool { return x.id == o.lease.Worker })
+	switch {
+	case i >= 0 && o.batch.Next != nil:
+		gone, _ := o.batch.Next.(bide.Parked)
+		return w.leave(w.workers[i], gone.Interrupted)
+	case i >= 0:
+		w.workers[i].renew(w.start)
+	case o.batch.Next == nil:
+		o.err = bide.ErrLeaseLost
+	}
+	return nil
 }
 
 // numberIn is the next number for something in the history of a run in hand,
@@ -206,7 +206,7 @@ func (w *writer) update(l *lease, b *bide.Batch) error {
 	if b.Waiting != nil && b.Next == nil {
 		r := w.rowOf(l)
 		r.warm = len(*b.Waiting) > 0
-		r.big.set, r.big.waits = r.big.set|setWaits, packWaits(*b.Waiting)
+		r.big.set, r.big.waits = r.big.set|setWaits, bide.PackWaits(*b.Waiting)
 		if err := w.change(r); err != nil {
 			return err
 		}
@@ -269,7 +269,7 @@ func (w *writer) park(l *lease, b *bide.Batch, next bide.Parked) error {
 		state, wake = bide.Paused, never
 	}
 	if b.Waiting != nil {
-		r.big.set, r.big.waits = r.big.set|setWaits, packWaits(*b.Waiting)
+		r.big.set, r.big.waits = r.big.set|setWaits, bide.PackWaits(*b.Waiting)
 	}
 	return w.rest(l, r, state, wake)
 }
@@ -449,8 +449,20 @@ func (w *writer) foresee(ops []*op) error {
 	if len(ks) == 0 && len(ids) == 0 {
 		return nil
 	}
+	// Rows of our own too, else one who holds them, and waits for those, waits for us.
+	for _, o := range ops {
+		if l := w.leases[o.lease.Key]; o.commit && l != nil && changesRun(&o.batch) {
+			ks = append(ks, l.k)
+		}
+	}
 	slices.Sort(ids)
 	return w.lock(slices.Compact(slices.Sorted(slices.Values(ks))), slices.Compact(ids))
+}
+
+// changesRun reports whether the batch changes the run's own row, besides what lies in
+// other tables.
+func changesRun(b *bide.Batch) bool {
+	return b.Next != nil || b.Waiting != nil || b.Progress != nil || len(b.Values) > 0 || len(b.Start) > 0 || !b.Started.IsZero()
 }
 
 func ends(n bide.Next) bool {

@@ -229,7 +229,7 @@ func (w *writer) act(r *row, c *bide.Command) error {
 	if err := w.conn.QueryRow(w.ctx, w.s.sql(`SELECT waits FROM bide.run WHERE k = $1`), r.k).Scan(&packed); err != nil {
 		return err
 	}
-	waits, err := unpackWaits(packed)
+	waits, err := bide.UnpackWaits(packed)
 	if err != nil {
 		return err
 	}

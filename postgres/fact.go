@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -20,11 +18,8 @@ const factsOf = `SELECT key, ver, value, expires FROM bide.fact
 
 // Facts implements [bide.Store].
 func (s *Store) Facts(ctx context.Context, kind string, keys ...string) (facts []bide.Fact, err error) {
-	if kind == "" {
-		return nil, errNoKind
-	}
-	if slices.Contains(keys, "") {
-		return nil, errNoKey
+	if err := bide.CheckFactNames(kind, keys...); err != nil {
+		return nil, err
 	}
 	if s.isClosed() {
 		return nil, bide.ErrClosed
@@ -33,7 +28,7 @@ func (s *Store) Facts(ctx context.Context, kind string, keys ...string) (facts [
 	for _, k := range keys {
 		want = append(want, []byte(k))
 	}
-	err = s.again(ctx, func() error {
+	err = s.again(ctx, func(ctx context.Context) error {
 		facts = nil
 		rows, err := s.pool.Query(ctx, s.sql(factsOf), []byte(kind), s.now().UnixMicro(), want)
 		if err != nil {
@@ -58,11 +53,6 @@ func (s *Store) Facts(ctx context.Context, kind string, keys ...string) (facts [
 	return facts, err
 }
 
-var (
-	errNoKind = &bide.InvalidError{Field: "fact kind", Reason: "is empty"}
-	errNoKey  = &bide.InvalidError{Field: "fact key", Reason: "is empty"}
-)
-
 type factName struct{ kind, key string }
 
 // factRow is a fact as the batch that is being applied has it.
@@ -72,33 +62,6 @@ type factRow struct {
 	value   []byte // nil: removed
 	expires int64  // never: none
 	dirty   bool
-}
-
-// checkFacts says what is wrong with the facts of a batch, whatever the database has.
-func checkFacts(l bide.Lease, b bide.Batch) error {
-	facts := b.Facts
-	if b.Facts = nil; l.Run == "" && (l != (bide.Lease{}) || !reflect.ValueOf(b).IsZero()) {
-		return &bide.InvalidError{Field: "lease", Reason: "is of no run: only facts can be committed so, with Lease{} and nothing else in the batch"}
-	}
-	seen := make(map[factName]bool, len(facts))
-	for _, f := range facts {
-		n := factName{f.Kind, f.Key}
-		what := fmt.Sprintf("fact %q of kind %q", f.Key, f.Kind)
-		switch {
-		case f.Kind == "":
-			return errNoKind
-		case f.Key == "":
-			return errNoKey
-		case seen[n]:
-			return &bide.InvalidError{Field: what, Reason: "is in the batch twice; put the last change only"}
-		case f.Version < bide.AnyVersion:
-			return &bide.InvalidError{Field: what, Reason: fmt.Sprintf("has version %d; use one that was read, 0 or bide.AnyVersion", f.Version)}
-		case len(f.Value) > bide.MaxPayload:
-			return &bide.PayloadTooLargeError{Field: what, Size: len(f.Value), Limit: bide.MaxPayload}
-		}
-		seen[n] = true
-	}
-	return nil
 }
 
 // changeFacts changes the facts of an op, or has it refused: all versions are

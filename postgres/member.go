@@ -21,7 +21,7 @@ const idleFor = time.Hour
 // while it does not, and where no notifications come.
 const (
 	lookBusy = 5 * time.Second
-	lookIdle = 10 * time.Second
+	lookIdle = 12 * time.Second // more than from one sign of life of a worker to the next
 	lookPoll = 500 * time.Millisecond
 )
 
@@ -65,7 +65,8 @@ func (w *writer) pause(tries int) bool {
 	return true
 }
 
-// ttl is how long what this process holds outlives its last sign of life.
+// ttl is how long what this process holds outlives its last sign of life: as the
+// least patient of its workers wants it.
 func (w *writer) ttl() time.Duration {
 	ttl := idleFor
 	for i, x := range w.workers {
@@ -88,12 +89,14 @@ func (w *writer) register() error {
 		return err
 	}
 	host, _ := os.Hostname()
+	sent := time.Now()
 	process := fmt.Sprintf("%s, process %d on %s", filepath.Base(os.Args[0]), os.Getpid(), host)
 	if err := w.conn.QueryRow(w.ctx, w.s.sql(register), k, w.ttl().Microseconds(), process).Scan(&w.others); err != nil {
 		return err
 	}
-	w.me, w.news, w.batch = k, 0, 0
+	w.me, w.news, w.batch, w.kept = k, 0, 0, 0
 	w.s.me.Store(k)
+	w.seen(sent)
 	w.nextBeat()
 	w.s.ear.start(w.s)
 	return w.hello()
@@ -116,7 +119,7 @@ func (w *writer) lookSooner() {
 }
 
 func (w *writer) beatAfter() time.Duration {
-	wait := w.ttl() / 3
+	wait := w.ttl() * 2 / 5 // workers mostly do it themselves, after a third
 	switch {
 	case w.s.alone && (len(w.workers) == 0 || !w.others): // nobody is there to see it
 		return never
@@ -128,7 +131,7 @@ func (w *writer) beatAfter() time.Duration {
 		return never
 	case w.others && len(w.leases) > 0:
 		return min(wait, lookBusy)
-	case w.others && len(w.workers) > 0:
+	case w.others && (len(w.workers) > 0 || w.s.watched()):
 		return min(wait, lookIdle)
 	}
 	return wait
@@ -181,6 +184,7 @@ func (w *writer) beat() error {
 	var news, now, routes int64
 	var lapsed bool
 	var due []int64
+	sent := time.Now()
 	err := w.conn.QueryRow(w.ctx, w.s.sql(beatSQL), w.me, w.ttl().Microseconds(), ks).Scan(&news, &now, &w.others, &lapsed, &due, &routes)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && news != w.news {
 		return errFenced
@@ -188,6 +192,7 @@ func (w *writer) beat() error {
 	if err != nil {
 		return err
 	}
+	w.seen(sent)
 	w.s.setClock(now)
 	for i, r := range served {
 		w.dueAt(r, due[i])
@@ -202,10 +207,10 @@ func (w *writer) beat() error {
 			return err
 		}
 	}
-	if w.others && w.s.noNotify && !w.s.alone {
-		w.s.hintAll()
-	}
 	w.nextBeat()
+	if w.others && !w.s.alone {
+		return w.lookAtWatched()
+	}
 	return nil
 }
 
@@ -217,28 +222,38 @@ const bury = `UPDATE bide.member SET dead = true, news = news + 1
 // freeRuns makes due what workers of the dead held.
 const freeRuns = `UPDATE bide.run SET holder = NULL, warm = false, cut = true, ver = $1,
 		wake = CASE WHEN state = $2 THEN NULL ELSE $3::bigint END
-	WHERE holder IN (SELECT x.k FROM bide.worker x JOIN bide.member o ON o.k = x.member WHERE o.dead) RETURNING route`
+	WHERE holder IN (SELECT k FROM bide.worker WHERE member = ANY ($4)) RETURNING route`
 
 const dropWorkers = `DELETE FROM bide.worker WHERE member IN (SELECT k FROM bide.member WHERE dead)
 	AND NOT EXISTS (SELECT FROM bide.run WHERE holder = worker.k)`
 
-// forget removes what is left of processes that ended long ago.
-const forget = `DELETE FROM bide.member WHERE dead AND expires < clock_timestamp() - interval '1 day'
-	AND NOT EXISTS (SELECT FROM bide.worker WHERE member = member.k)`
+// forget removes what is left of processes that ended long ago, but for what they
+// have counted.
+const forget = `WITH gone AS (DELETE FROM bide.member WHERE dead AND expires < clock_timestamp() - interval '1 day'
+		AND NOT EXISTS (SELECT FROM bide.worker WHERE member = member.k) RETURNING tally)
+	INSERT INTO bide.tally (route, state, runs) SELECT tally[i], tally[i + 1], tally[i + 2] FROM gone, generate_series(1, cardinality(tally), 3) AS i`
 
 // takeOver frees the runs of processes that have died.
 func (w *writer) takeOver() error {
 	if _, err := w.conn.Exec(w.ctx, w.s.sql(bury), w.me); err != nil {
 		return err
 	}
-	if err := w.block(); err != nil { // above all that the dead had
+	rows, err := w.conn.Query(w.ctx, w.s.sql(`SELECT k FROM bide.member WHERE dead`))
+	if err != nil {
+		return err
+	}
+	dead, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return err
+	}
+	if err := w.block(); err != nil { // above all that these had
 		return err
 	}
 	ver, err := w.next()
 	if err != nil {
 		return err
 	}
-	rows, err := w.conn.Query(w.ctx, w.s.sql(freeRuns), ver, int16(bide.Paused), w.s.now().UnixMicro())
+	rows, err = w.conn.Query(w.ctx, w.s.sql(freeRuns), ver, int16(bide.Paused), w.s.now().UnixMicro(), dead)
 	if err != nil {
 		return err
 	}
@@ -272,15 +287,19 @@ func (w *writer) outcome() (committed bool, err error) {
 			return false, fmt.Errorf("postgres: whether the last writes were kept is not known: %w", bide.ErrClosed)
 		}
 		_ = w.pause(min(tries, 10))
-		conn, err := pgx.ConnectConfig(w.ctx, w.s.dsn)
-		if err != nil {
-			continue
-		}
-		w.conn = conn
 		var batch int64
-		if err := conn.QueryRow(w.ctx, w.s.sql(`UPDATE bide.member SET news = news + 1 WHERE k = $1 RETURNING batch`), w.me).Scan(&batch); err == nil {
+		err := w.within(func() error {
+			conn, err := pgx.ConnectConfig(w.ctx, w.s.dsn)
+			if err != nil {
+				return err
+			}
+			w.conn = conn
+			return conn.QueryRow(w.ctx, w.s.sql(`UPDATE bide.member SET news = news + 1 WHERE k = $1 RETURNING batch`), w.me).Scan(&batch)
+		})
+		switch {
+		case err == nil:
 			return batch == w.batch, nil
-		} else if errors.Is(err, pgx.ErrNoRows) {
+		case errors.Is(err, pgx.ErrNoRows):
 			return false, errors.New("postgres: whether the last writes were kept is not known: the process's row is gone")
 		}
 	}
@@ -288,10 +307,15 @@ func (w *writer) outcome() (committed bool, err error) {
 
 // catchUp learns what others have done to the runs that this process holds.
 func (w *writer) catchUp() error {
-	var news int64
+	var news, batch int64
 	var changed []int64
 	var dead bool
-	err := w.conn.QueryRow(w.ctx, w.s.sql(`SELECT news, changed, dead FROM bide.member WHERE k = $1`), w.me).Scan(&news, &changed, &dead)
+	err := w.conn.QueryRow(w.ctx, w.s.sql(`SELECT news, changed, dead, batch FROM bide.member WHERE k = $1`), w.me).Scan(&news, &changed, &dead, &batch)
+	if err == nil && !dead && batch != w.kept {
+		// The database has lost what it had promised, in a failover: what is known here is not true.
+		_, err = w.conn.Exec(w.ctx, w.s.sql(`UPDATE bide.member SET dead = true, news = news + 1 WHERE k = $1`), w.me)
+		dead = true
+	}
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && dead {
 		return w.died()
 	}
@@ -406,7 +430,7 @@ func (w *writer) stop() {
 	ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 	defer cancel()
 	_, _ = w.conn.Exec(ctx, w.s.sql(`UPDATE bide.member SET dead = true, news = news + 1 WHERE k = $1`), w.me)
-	if w.others && !w.s.noNotify {
+	if !w.s.noNotify { // one may have come a moment ago
 		_ = w.say(ctx, hint{From: w.me, Gone: true})
 	}
 }

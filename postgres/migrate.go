@@ -95,8 +95,9 @@ func (s *Store) migrate(ctx context.Context, conn *pgx.Conn) error {
 // version is how many migrations the schema has had.
 func (s *Store) version(ctx context.Context, conn *pgx.Conn) (v int, err error) {
 	var there bool
-	name := pgx.Identifier{s.schema, "migration"}.Sanitize()
-	if err := conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name).Scan(&there); err != nil || !there {
+	// Not to_regclass: it may answer from the session's cache, as it was before the lock.
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = $1 AND c.relname = 'migration')`, s.schema).Scan(&there); err != nil || !there {
 		return 0, failure(err)
 	}
 	err = conn.QueryRow(ctx, s.sql(`SELECT coalesce(max(version), 0) FROM bide.migration`)).Scan(&v)

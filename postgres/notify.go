@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -34,7 +36,13 @@ const mostBytes = 7000
 const mostChanged = 100
 
 // channel is where the processes of a schema tell each other.
-func (s *Store) channel() string { return "bide_" + s.schema }
+func (s *Store) channel() string {
+	if name := "bide_" + s.schema; len(name) < 64 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(s.schema))
+	return "bide_" + hex.EncodeToString(sum[:16])
+}
 
 const notifySQL = `SELECT pg_notify($1, $2)`
 
@@ -64,37 +72,43 @@ func (w *writer) tellDue(r *route, since int64) {
 
 // queueHint adds what others should know of the batch.
 func (w *writer) queueHint(b *pgx.Batch) {
-	if !w.others || w.s.noNotify {
+	if !w.others || w.s.alone { // one that does not listen may have neighbours that do
 		return
 	}
-	h := hint{From: w.me}
-	for m := range w.foreign {
-		h.Members = append(h.Members, m)
-	}
-	for r, since := range w.due {
-		h.Routes, h.Since = append(h.Routes, r.k), append(h.Since, since)
-	}
-	size := 0
+	h, size := hint{From: w.me}, 0
 	flush := func() {
 		text, _ := json.Marshal(h) // of strings and numbers
 		b.Queue(notifySQL, w.s.channel(), string(text))
 		h, size = hint{From: w.me}, 0
 	}
-	for _, t := range w.touched {
-		if !t.over {
-			if len(h.Changed) >= mostChanged || len(t.id) > 100 {
-				h.Look = true
-			} else if t.freed == nil {
-				h.Changed = append(h.Changed, t.id)
-				size += len(t.id) + 3
-			}
-			continue
-		}
-		if size += 2*len(t.id) + 3; size > mostBytes {
+	room := func(bytes int) {
+		if size += bytes; size > mostBytes {
 			flush()
-			size = 2*len(t.id) + 3
+			size = bytes
 		}
-		h.Ended = append(h.Ended, t.id)
+	}
+	for m := range w.foreign {
+		room(20)
+		h.Members = append(h.Members, m)
+	}
+	for r, since := range w.due {
+		room(40) // two numbers
+		h.Routes, h.Since = append(h.Routes, r.k), append(h.Since, since)
+	}
+	named := 0
+	for _, t := range w.touched {
+		quoted, _ := json.Marshal(t.id)
+		switch {
+		case t.over:
+			room(len(quoted) + 1)
+			h.Ended = append(h.Ended, t.id)
+		case named >= mostChanged || len(quoted) > 100:
+			h.Look = true
+		case t.freed == nil:
+			named++
+			room(len(quoted) + 1)
+			h.Changed = append(h.Changed, t.id)
+		}
 	}
 	if len(h.Members)+len(h.Routes)+len(h.Ended)+len(h.Changed) > 0 || h.Look {
 		flush()

@@ -40,6 +40,8 @@ type Store struct {
 	meter   meter
 	ear     listener
 	me      atomic.Int64 // this process's row in the table of members
+	started atomic.Int64 // runs, by StartTx
+	lapse   lapse
 
 	w writer // used by the group's goroutine only
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -46,12 +47,13 @@ type pending struct {
 	workers struct {
 		all []*worker
 	}
-	gone []int64 // workers that leave
-	any  bool
+	gone  []int64 // workers that leave
+	any   bool
+	tally map[count]int64 // by how much the numbers of runs change; of the batch as a whole
 }
 
 func (p *pending) clear() {
-	if !p.any {
+	if !p.any && p.tally == nil {
 		return
 	}
 	*p = pending{}
@@ -67,6 +69,8 @@ const addRuns = `INSERT INTO bide.run (k, route, ver, wake, holder, epoch, mail,
 
 func (p *pending) addRun(r *row, n *bide.NewRun, now int64) {
 	p.any = true
+	p.add(r.route.k, r.state, 1)
+	r.was = r.state
 	x := &p.runs
 	x.k, x.route, x.ver = append(x.k, r.k), append(x.route, r.route.k), append(x.ver, r.ver)
 	x.wake, x.holder, x.mail = append(x.wake, r.wake), append(x.holder, r.holder), append(x.mail, r.mail)
@@ -88,6 +92,15 @@ func (p *pending) keyOf(key string) (k int64, fingerprint string) {
 		return p.runs.k[i], p.runs.prints[i]
 	}
 	return 0, ""
+}
+
+// addLabels enters runs under their labels.
+const addLabels = `INSERT INTO bide.label (mark, run) SELECT substr(sha256(convert_to(x.key || '=' || x.value, 'UTF8')), 1, 8), n.k
+	FROM unnest($1::bigint[], $2::text[]) AS n (k, labels), jsonb_each_text(nullif(n.labels, '')::jsonb) AS x ON CONFLICT DO NOTHING`
+
+// labelled reports whether a new run has labels.
+func (p *pending) labelled() bool {
+	return slices.ContainsFunc(p.runs.labels, func(labels string) bool { return labels != "" })
 }
 
 const addRecs = `INSERT INTO bide.rec (run, k, at, took, attempt, kind, path, name, by, data, error, poll)
@@ -186,6 +199,7 @@ func (w *writer) changed(b *pgx.Batch) {
 	waits, progress, failure, vals, result, input := bytes(), bytes(), bytes(), bytes(), bytes(), bytes()
 	for i, r := range rows {
 		k[i], ver[i], wake[i], holder[i], mail[i] = r.k, r.ver, r.wake, r.holder, r.mail
+		w.p.moved(r)
 		started[i], ended[i], deadline[i] = r.started, r.ended, r.deadline
 		gen[i], state[i], big[i] = r.gen, int16(r.state), r.big.set
 		kids[i], cut[i], warm[i] = r.kids, r.cut, r.warm
@@ -209,6 +223,9 @@ func (w *writer) queue(b *pgx.Batch) {
 	if x := &p.runs; len(x.k) > 0 {
 		b.Queue(w.s.sql(addRuns), x.k, x.route, x.ver, x.wake, x.holder, x.mail, x.created, x.started, x.deadline, x.state, x.detached,
 			x.id, x.parent, x.key, x.prints, x.trace, x.labels, x.input, x.onEnd)
+		if p.labelled() {
+			b.Queue(w.s.sql(addLabels), x.k, x.labels)
+		}
 	}
 	if x := &p.recs; len(x.k) > 0 {
 		b.Queue(w.s.sql(addRecs), x.run, x.k, x.at, x.took, x.attempt, x.kind, x.path, x.name, x.by, x.data, x.failure, x.pollLog)
@@ -228,7 +245,7 @@ func (w *writer) queue(b *pgx.Batch) {
 	if len(p.gone) > 0 {
 		b.Queue(w.s.sql(dropWorker), p.gone)
 	}
-	p.clear()
+	*p = pending{tally: p.tally}
 }
 
 // settle writes what is pending, so that the batch can read it back.
@@ -249,8 +266,8 @@ func (w *writer) settle() error {
 // process's runs is known, and keeps the transaction's number. It tells whether
 // others have the store open.
 const fence = `WITH mine AS (
-		UPDATE bide.member SET batch = $2, changed = '{}', expires = clock_timestamp() + $4 * interval '1 microsecond'
-		WHERE k = $1 AND news = $3 AND NOT dead RETURNING k)
+		UPDATE bide.member SET batch = $2, changed = '{}', tally = $5, expires = clock_timestamp() + $4 * interval '1 microsecond'
+		WHERE k = $1 AND news = $3 AND batch = $6 AND NOT dead RETURNING k)
 	SELECT 1 / count(*) > 0 AND EXISTS (SELECT FROM bide.member WHERE k <> $1 AND NOT dead AND expires > clock_timestamp()) FROM mine`
 
 const lockMembers = `SELECT k FROM bide.member WHERE k = ANY ($1) ORDER BY k FOR UPDATE`
@@ -286,15 +303,19 @@ func (w *writer) send() error {
 	}
 	w.batch++
 	others := w.others
-	b.Queue(w.s.sql(fence), w.me, w.batch, w.news, w.ttl().Microseconds()).QueryRow(func(row pgx.Row) error { return row.Scan(&others) })
+	counted := w.tally.queue(w, b)
+	b.Queue(w.s.sql(fence), w.me, w.batch, w.news, w.ttl().Microseconds(), counted, w.kept).QueryRow(func(row pgx.Row) error { return row.Scan(&others) })
 	if explicit {
 		b.Queue("COMMIT")
 	}
 	w.sent = true
+	sent := time.Now()
 	err := w.conn.SendBatch(w.ctx, b).Close()
 	if err != nil {
 		return err
 	}
+	w.kept = w.batch
+	w.seen(sent)
 	if w.tx = false; others != w.others {
 		w.others = others
 		w.nextBeat()

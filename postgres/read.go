@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -34,17 +33,6 @@ const readRun = `SELECT r.k, coalesce(r.id, ''), t.queue, t.workflow, r.state, r
 		r.vals, r.result, r.input
 	FROM bide.run r JOIN bide.route t ON t.k = r.route WHERE r.k = $1 OR r.id = $2`
 
-// readPage is readRun for a list, without what may be big.
-const readPage = `SELECT r.k, coalesce(r.id, ''), t.queue, t.workflow, r.state, r.ver, coalesce(r.wake, 9223372036854775807), coalesce(r.holder, 0), r.warm,
-		r.parent, r.gen, r.created, r.started, r.ended, r.deadline, r.waits, r.progress, r.labels::text, r.error, r.trace,
-		greatest((SELECT max(k) FROM bide.rec WHERE run = r.k), (SELECT max(k) FROM bide.chunk WHERE run = r.k), 0),
-		EXISTS (SELECT FROM bide.worker x JOIN bide.member m ON m.k = x.member WHERE x.k = r.holder AND NOT m.dead AND m.expires > clock_timestamp()),
-		NULL::bytea AS vals, NULL::bytea AS result, NULL::bytea AS input
-	FROM bide.run r JOIN bide.route t ON t.k = r.route
-	WHERE r.k < $1 AND ($2 = '' OR t.workflow = $2) AND ($3 = '' OR t.queue = $3) AND ($4 = '' OR r.parent = $4)
-		AND ($5::smallint[] IS NULL OR r.state = ANY ($5)) AND ($6 = '' OR r.labels @> nullif($6, '')::jsonb)
-	ORDER BY r.k DESC LIMIT $7`
-
 func (f *fullRow) scan(rows pgx.Rows) error {
 	return rows.Scan(&f.k, &f.id, &f.queue, &f.workflow, &f.state, &f.ver, &f.wake, &f.holder, &f.warm,
 		&f.parent, &f.gen, &f.created, &f.started, &f.ended, &f.deadline, &f.waits, &f.progress, &f.labels, &f.failure, &f.trace,
@@ -59,7 +47,7 @@ func (f *fullRow) run(s *Store) (run bide.Run, err error) {
 	if run.ID == "" {
 		run.ID = s.madeID(f.k)
 	}
-	if run.Waiting, err = unpackWaits(f.waits); err != nil {
+	if run.Waiting, err = bide.UnpackWaits(f.waits); err != nil {
 		return run, err
 	}
 	var labels []byte
@@ -122,10 +110,16 @@ func (s *Store) readFailure(err error) error {
 	return failure(err)
 }
 
+// readFor is how long a read waits for the database to answer: a connection may be
+// lost without a word, and there is another to be had.
+const readFor = 15 * time.Second
+
 // again tries a read once more, and again, when its connection is lost.
-func (s *Store) again(ctx context.Context, read func() error) error {
+func (s *Store) again(ctx context.Context, read func(context.Context) error) error {
 	for tries := 0; ; tries++ {
-		err := read()
+		try, cancel := context.WithTimeout(ctx, readFor)
+		err := read(try)
+		cancel()
 		if err == nil || s.isClosed() || ctx.Err() != nil || tries == 4 || !lost(err) {
 			return s.readFailure(err)
 		}
@@ -154,7 +148,7 @@ func (s *Store) readRow(ctx context.Context, id string) (*fullRow, error) {
 	}
 	k, given := s.find(id)
 	var f *fullRow
-	err := s.again(ctx, func() error {
+	err := s.again(ctx, func(ctx context.Context) error {
 		f = nil
 		rows, err := s.pool.Query(ctx, s.sql(readRun), k, given)
 		if err != nil {
@@ -185,81 +179,6 @@ func (s *Store) Run(ctx context.Context, id string) (bide.Run, error) {
 	return f.shown(s)
 }
 
-// Runs implements [bide.Store].
-func (s *Store) Runs(ctx context.Context, q bide.Query) (runs []bide.Run, err error) {
-	switch {
-	case q.Limit == 0:
-		q.Limit = 50
-	case q.Limit < 0 || q.Limit > 1000:
-		return nil, &bide.InvalidError{Field: "limit", Reason: fmt.Sprintf("is %d; it must be from 1 to 1000", q.Limit)}
-	}
-	if s.isClosed() {
-		return nil, bide.ErrClosed
-	}
-	before := int64(never)
-	if q.Before != "" {
-		f, err := s.readRow(ctx, q.Before)
-		if err != nil {
-			return nil, err
-		}
-		before = f.k
-	}
-	for before != 0 && len(runs) < q.Limit {
-		var got []bide.Run
-		if got, before, err = s.pageOf(ctx, q, before); err != nil {
-			return nil, err
-		}
-		for _, run := range got {
-			if len(runs) < q.Limit && strings.HasPrefix(run.ID, q.IDPrefix) && (len(q.States) == 0 || slices.Contains(q.States, run.State)) {
-				runs = append(runs, run)
-			}
-		}
-	}
-	return runs, nil
-}
-
-// pageOf reads the next rows that may match; last is 0 when there are no more.
-func (s *Store) pageOf(ctx context.Context, q bide.Query, before int64) (runs []bide.Run, last int64, err error) {
-	const most = 256
-	err = s.again(ctx, func() error {
-		runs, last = nil, 0
-		rows, err := s.pool.Query(ctx, s.sql(readPage), before, q.Workflow, q.Queue, q.Parent, storedStates(q.States), string(object(q.Labels)), most)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			f := &fullRow{}
-			if err := f.scan(rows); err != nil {
-				return err
-			}
-			run, err := f.shown(s)
-			if err != nil {
-				return err
-			}
-			runs, last = append(runs, run), f.k
-		}
-		return rows.Err()
-	})
-	if len(runs) < most {
-		last = 0
-	}
-	return runs, last, err
-}
-
-// storedStates are the states that rows may have whose runs are in one of the
-// given ones; nil for all.
-func storedStates(states []bide.State) (in []int16) {
-	for _, s := range states {
-		if s <= bide.Waiting {
-			in = append(in, int16(bide.Queued), int16(bide.Waiting))
-		} else {
-			in = append(in, int16(s))
-		}
-	}
-	return in
-}
-
 // historyOf reads records of a run; a limit of NULL is none.
 const historyOf = `SELECT run, k, path, kind, name, data, error, attempt, at, took, by, poll FROM bide.rec
 	WHERE run = $1 AND k > $2 ORDER BY k LIMIT $3`
@@ -278,7 +197,7 @@ func (s *Store) History(ctx context.Context, run string, after int64, limit int)
 		return nil, err
 	}
 	var all map[int64][]bide.Record
-	err = s.again(ctx, func() error {
+	err = s.again(ctx, func(ctx context.Context) error {
 		rows, err := s.pool.Query(ctx, s.sql(historyOf), f.k, after, limitOf(limit))
 		if err == nil {
 			all, err = collectHistory(rows)
@@ -347,7 +266,7 @@ func (s *Store) load(ctx context.Context, mail []delivery) ([]bide.Claimed, erro
 	}
 	var histories map[int64][]bide.Record
 	var inboxes map[int64][]bide.Message
-	err := s.again(ctx, func() error {
+	err := s.again(ctx, func(ctx context.Context) error {
 		if len(old) > 0 {
 			rows, err := s.pool.Query(ctx, s.sql(historiesOf), old)
 			if err != nil {

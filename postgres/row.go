@@ -1,8 +1,9 @@
 package postgres
 
 import (
-	"context"
+	"fmt"
 	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,6 +17,7 @@ type row struct {
 	started, ended, deadline          int64
 	gen                               int32
 	state                             bide.State
+	was                               bide.State // when it was last counted
 	kids, cut, warm, onEnd            bool
 	route                             *route
 	id, parent                        string
@@ -48,6 +50,7 @@ func (w *writer) rowOf(l *lease) *row {
 		return r
 	}
 	r := l.row
+	r.was = r.state
 	w.rows[l.k] = &r
 	return &r
 }
@@ -122,7 +125,7 @@ func (w *writer) locked(rows pgx.Rows, ids []string) error {
 		} else {
 			w.ids[r.id] = r.k
 		}
-		if w.rows[r.k] != nil {
+		if w.rows[r.k] != nil || w.leases[r.k] != nil {
 			continue
 		}
 		if r.route = w.byKey[routes[i]]; r.route == nil {
@@ -140,6 +143,7 @@ func (w *writer) locked(rows pgx.Rows, ids []string) error {
 				r.foreign = m
 			}
 		}
+		r.was = r.state
 		w.rows[r.k] = r
 	}
 	return nil
@@ -209,6 +213,7 @@ func (w *writer) open() error {
 		return nil
 	}
 	w.tx = true
-	_, err := w.conn.Exec(context.Background(), "BEGIN")
-	return err
+	// A process that is stopped in the middle must not keep the others from its rows.
+	return w.conn.PgConn().Exec(w.ctx, fmt.Sprintf("BEGIN; SET LOCAL idle_in_transaction_session_timeout = %d",
+		max(w.ttl()/3, time.Second).Milliseconds())).Close()
 }

@@ -63,7 +63,7 @@ func (w *writer) post(r *row, m *bide.Message) error {
 	switch {
 	case l != nil && !l.freed:
 		w.out = append(w.out, l.news(*m))
-	case r.holder == 0 && r.state != bide.Paused:
+	case r.holder == 0 && r.state != bide.Paused && r.state != bide.Queued: // a delay is kept
 		r.wake = min(r.wake, w.now)
 		w.dueAt(r.route, r.wake)
 	}

@@ -14,7 +14,7 @@ func (s *Store) Chunks(ctx context.Context, run string, after int64, limit int) 
 	if err != nil {
 		return nil, err
 	}
-	err = s.again(ctx, func() error {
+	err = s.again(ctx, func(ctx context.Context) error {
 		chunks = nil
 		rows, err := s.pool.Query(ctx, s.sql(chunksOf), f.k, after, limitOf(limit))
 		if err != nil {

@@ -55,6 +55,11 @@ func (s *Store) StartTx(ctx context.Context, tx pgx.Tx, n bide.NewRun) (bide.Cre
 	if taken {
 		return s.whoHasTx(ctx, tx, &n)
 	}
+	if s.started.Add(1)%5000 == 0 { // in a transaction of its own: nobody is to wait for the caller's
+		if _, err := s.pool.Exec(ctx, s.sql(foldTally)); err != nil {
+			return bide.Created{}, s.readFailure(err)
+		}
+	}
 	if !s.noNotify {
 		text, _ := json.Marshal(hint{Routes: []int64{route.k}, Since: []int64{r.wake}}) // of numbers
 		if _, err := tx.Exec(ctx, notifySQL, s.channel(), string(text)); err != nil {
@@ -79,6 +84,12 @@ func (s *Store) insertTx(ctx context.Context, tx pgx.Tx, p *pending) (taken bool
 		x.id, x.parent, x.key, x.prints, x.trace, x.labels, x.input, x.onEnd)
 	if code(err) == "23505" {
 		return true, nil
+	}
+	if err == nil && p.labelled() {
+		_, err = sub.Exec(ctx, s.sql(addLabels), x.k, x.labels)
+	}
+	if err == nil {
+		_, err = sub.Exec(ctx, s.sql(addTally), x.route, x.state, []int64{1})
 	}
 	if err == nil && len(m.k) > 0 {
 		_, err = sub.Exec(ctx, s.sql(addMail), m.run, m.k, m.at, m.op, m.name, m.key, m.data, m.failure)

@@ -40,6 +40,59 @@ func (s *Store) watched() bool {
 	return len(s.watchers) > 0
 }
 
+// endedOf are those of some runs that are over.
+const endedOf = `SELECT k, coalesce(id, '') FROM bide.run WHERE k = ANY ($1) AND ended > 0
+	UNION ALL SELECT k, id FROM bide.run WHERE id = ANY ($2) AND ended > 0`
+
+// lookAtWatched sees which of the runs that are watched here have ended: notifications
+// may be missed, or not come at all.
+func (w *writer) lookAtWatched() error {
+	ks, ids := w.s.watchedRuns()
+	if len(ks) == 0 && len(ids) == 0 {
+		return nil
+	}
+	rows, err := w.conn.Query(w.ctx, w.s.sql(endedOf), ks, ids)
+	if err != nil {
+		return err
+	}
+	h := hint{}
+	for rows.Next() {
+		var k int64
+		var id string
+		if err := rows.Scan(&k, &id); err != nil {
+			return err
+		}
+		if id == "" {
+			id = w.s.madeID(k)
+		}
+		h.Ended = append(h.Ended, id)
+	}
+	if rows.Err() == nil && len(h.Ended) > 0 {
+		w.s.relay(&h)
+	}
+	return rows.Err()
+}
+
+// watchedRuns are the runs that are watched, by number and by given id. Where nobody
+// tells of changes, those who want more than ends are to look for themselves.
+func (s *Store) watchedRuns() (ks []int64, ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, list := range s.watchers {
+		for _, x := range list {
+			if s.noNotify && !x.ends {
+				x.tell(nil)
+			}
+		}
+		if k, made := s.parseID(id); made {
+			ks = append(ks, k)
+		} else if id != "" {
+			ids = append(ids, id)
+		}
+	}
+	return ks, ids
+}
+
 // dismiss lets those who watch see that the store is closed.
 func (s *Store) dismiss() { s.hintAll() }
 

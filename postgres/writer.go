@@ -51,6 +51,7 @@ type writer struct {
 	me     int64 // this process's row in the table of members; 0: none yet
 	news   int64 // what was read there last
 	batch  int64 // the number of the last transaction
+	kept   int64 // of the last one that was committed
 	others bool  // whether other processes have the store open
 	beatAt time.Duration
 
@@ -84,6 +85,7 @@ type writer struct {
 	facts   map[factName]*factRow
 	mails   map[mailKey]bool
 	p       pending
+	tally   tally
 	asks    []*ask
 	due     map[*route]int64 // since when: for others
 	left    []*worker
@@ -163,11 +165,24 @@ func (w *writer) flush(ops []*op) {
 	}
 }
 
+// patience is how long a batch waits for the database to answer, of a connection that
+// may have been lost without a word: less than the leases last.
+func (w *writer) patience() time.Duration { return min(max(w.ttl()/2, time.Second), readFor) }
+
+// within gives fn that long.
+func (w *writer) within(fn func() error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), w.patience())
+	defer cancel()
+	w.ctx = ctx
+	defer func() { w.ctx = context.Background() }()
+	return fn()
+}
+
 // insist tries until the batch is kept or cannot be.
 func (w *writer) insist(ops []*op) error {
 	w.careful = false
 	for tries := 0; ; tries++ {
-		err := w.try(ops)
+		err := w.within(func() error { return w.try(ops) })
 		if err == nil {
 			w.count()
 			w.finish()
@@ -180,6 +195,7 @@ func (w *writer) insist(ops []*op) error {
 				return errors.Join(oerr, failure(err))
 			}
 			if done {
+				w.kept = w.batch
 				w.strays = w.strays || len(w.asks) > 0
 				w.tx = false
 				w.count()
@@ -198,7 +214,7 @@ func (w *writer) insist(ops []*op) error {
 				return failure(err)
 			}
 		case code(err) == "22012" || errors.Is(err, errFenced):
-			if err := w.catchUp(); err != nil {
+			if err := w.within(w.catchUp); err != nil {
 				return failure(err)
 			}
 		case code(err) == "40001" || code(err) == "40P01": // again, after whoever was in the way
@@ -230,7 +246,7 @@ func (w *writer) try(ops []*op) error {
 			return err
 		}
 	}
-	if time.Since(w.start) >= w.beatAt {
+	if time.Since(w.start) >= w.beatAt || w.beatAfter() != never && slices.ContainsFunc(ops, (*op).signOfLife) {
 		if err := w.beat(); err != nil {
 			return err
 		}
@@ -284,7 +300,8 @@ func (w *writer) apply(o *op) error {
 // lost reports whether the connection is lost with the error.
 func lost(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.Severity == "FATAL" || e.Severity == "PANIC" || strings.HasPrefix(e.Code, "08")
+		return e.Severity == "FATAL" || e.Severity == "PANIC" || strings.HasPrefix(e.Code, "08") ||
+			e.Code == "25006" // a server that only reads: the primary is elsewhere
 	}
 	return err != nil && !errors.Is(err, errFenced) && !isBide(err)
 }
@@ -323,7 +340,8 @@ func (w *writer) finish() {
 // putBack undoes what a batch that has failed did to what is known here.
 func (w *writer) putBack() {
 	if w.tx && w.conn != nil && !w.conn.IsClosed() {
-		if _, err := w.conn.Exec(context.Background(), "ROLLBACK"); err != nil {
+		err := w.within(func() error { _, err := w.conn.Exec(w.ctx, "ROLLBACK"); return err })
+		if err != nil {
 			w.hangUp()
 		}
 	}

@@ -142,7 +142,7 @@ func (d *decoder) batch(b *wire.Batch) bide.Batch {
 	case *wire.Batch_Ended:
 		out.Next = bide.Ended{State: small[bide.State](d, "state", n.Ended.GetState()), Error: d.failure(n.Ended.GetError())}
 	case *wire.Batch_Parked:
-		out.Next = bide.Parked{WakeAt: clock(n.Parked.GetWakeAt()), Paused: n.Parked.GetPaused()}
+		out.Next = bide.Parked{WakeAt: clock(n.Parked.GetWakeAt()), Paused: n.Parked.GetPaused(), Interrupted: n.Parked.GetInterrupted()}
 	case *wire.Batch_Continued:
 		out.Next = bide.Continued{Input: d.payload(input, "", n.Continued.GetInput())}
 	}

@@ -144,7 +144,7 @@ func (e *encoder) batch(b *bide.Batch) *wire.Batch {
 	case bide.Ended:
 		out.Next = &wire.Batch_Ended{Ended: &wire.Ended{State: wire.State(n.State), Error: e.failure(n.Error)}}
 	case bide.Parked:
-		out.Next = &wire.Batch_Parked{Parked: &wire.Parked{WakeAt: notBefore(n.WakeAt), Paused: n.Paused}}
+		out.Next = &wire.Batch_Parked{Parked: &wire.Parked{WakeAt: notBefore(n.WakeAt), Paused: n.Paused, Interrupted: n.Interrupted}}
 	case bide.Continued:
 		out.Next = &wire.Batch_Continued{Continued: &wire.Continued{Input: e.bytes(n.Input)}}
 	}

@@ -20,6 +20,7 @@ type chair struct {
 	stopped uint64         // Claims up to this one are over
 	queue   []bide.Claimed // handed out by the store, and not acknowledged
 	sent    int            // how many of them have gone out with the newest Claim
+	given   bool           // anything has ever gone out
 	under   *claiming      // at the store; nil: none
 }
 
@@ -79,6 +80,9 @@ func (h *handler) Claim(ctx context.Context, req *connect.Request[wire.ClaimRequ
 		x.mu.Lock()
 		if u.waiting--; u.waiting == 0 {
 			u.cancel()
+			if ctx.Err() != nil && (x.under == nil || x.under == u) {
+				h.vacate(ctx, x, req.Msg.GetWorker())
+			}
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -120,6 +124,21 @@ func (x *chair) endLocked() {
 	x.mu.Lock()
 }
 
+// vacate gives back what was handed out for a worker that has hung up and that has
+// never had anything: it may be one that is no more, by whose leases others would
+// have to wait. If it asks again, it begins anew. x.mu is held, but for a while.
+func (h *handler) vacate(ctx context.Context, x *chair, worker string) {
+	if x.given {
+		return
+	}
+	x.endLocked()
+	if x.given || x.under != nil { // it has asked again meanwhile
+		return
+	}
+	x.queue = nil
+	_ = h.store.Commit(context.WithoutCancel(ctx), bide.Lease{Worker: worker}, bide.Batch{Next: bide.Parked{}}) // or it lapses
+}
+
 // begin begins a Claim at the store; x.mu is held.
 func (x *chair) begin(ctx context.Context, store bide.Store, req *wire.ClaimRequest) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimFor)
@@ -157,7 +176,7 @@ func (x *chair) answer() (*connect.Response[wire.ClaimResponse], error) {
 	if e.err != nil {
 		return nil, refusal(e.err)
 	}
-	x.sent = max(x.sent, n)
+	x.sent, x.given = max(x.sent, n), x.given || n > 0
 	return connect.NewResponse(resp), nil
 }
 

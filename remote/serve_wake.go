@@ -110,7 +110,7 @@ func (w *wakes) add(m *wire.Watch) {
 	if w.over || w.watches[id] != nil {
 		return
 	}
-	ch, stop := w.subscribe(m.GetRun(), m.GetEnds())
+	ch, stop := bide.Wake(w.store, m.GetRun(), m.GetEnds())
 	quit := make(chan struct{})
 	w.watches[id] = func() {
 		stop()
@@ -189,31 +189,4 @@ func (w *wakes) take() *wire.WakeResponse {
 		delete(w.pending, id)
 	}
 	return msg
-}
-
-// lookEvery is how often those are told to look who watch a store that wakes nobody.
-const lookEvery = 500 * time.Millisecond
-
-func (w *wakes) subscribe(run string, ends bool) (<-chan *bide.Run, func()) {
-	if waker, ok := w.store.(bide.Waker); ok {
-		return waker.Wake(run, ends)
-	}
-	ch, stop := make(chan *bide.Run, 1), make(chan struct{})
-	ch <- nil
-	go func() {
-		ticker := time.NewTicker(lookEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-ticker.C:
-				select {
-				case ch <- nil:
-				default:
-				}
-			}
-		}
-	}()
-	return ch, func() { close(stop) }
 }

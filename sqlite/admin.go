@@ -107,15 +107,18 @@ func (r *reader) split(s *Store, k int64, counts map[bide.State]*bide.Count) err
 // waitingFor is how many runs of a route wait for a worker, and since when the
 // first has. The rows of those that are held are due as well.
 func (r *reader) waitingFor(route, now int64, held map[int64]bool) (due, oldest int64, err error) {
-	for _, st := range []*sqlite.Stmt{r.dueCount, r.due} {
+	for _, st := range []*sqlite.Stmt{r.dueCount, r.canceling, r.due} {
 		defer st.Reset()
 		st.BindInt64(1, route)
 		st.BindInt64(2, now)
 	}
-	if _, err := step(r.dueCount); err != nil {
-		return 0, 0, err
+	r.canceling.BindInt64(3, int64(bide.Canceling))
+	for _, st := range []*sqlite.Stmt{r.dueCount, r.canceling} {
+		if _, err := step(st); err != nil {
+			return 0, 0, err
+		}
 	}
-	due = max(r.dueCount.ColumnInt64(0)-int64(len(held)), 0)
+	due = max(r.dueCount.ColumnInt64(0)-r.canceling.ColumnInt64(0)-int64(len(held)), 0)
 	for due > 0 && oldest == 0 {
 		more, err := step(r.due)
 		if err != nil || !more {
@@ -168,7 +171,7 @@ func (w *writer) purge(o *op) error {
 	if !t.state.Ended() {
 		return o.refused(&bide.InvalidError{Field: "run", Reason: "is " + t.state.String() + "; cancel or terminate it before it is purged"})
 	}
-	for _, st := range []*sqlite.Stmt{w.st.purge, w.st.purgeMail, w.st.clearRecs, w.st.clearChunks, w.st.dropPayload} {
+	for _, st := range []*sqlite.Stmt{w.st.purgeLabels, w.st.purge, w.st.purgeMail, w.st.clearRecs, w.st.clearChunks, w.st.dropPayload} {
 		st.BindInt64(1, k)
 		if err := w.exec(st); err != nil {
 			return err

@@ -34,9 +34,11 @@ func (x *worker) wants(n routeName) bool {
 // free is how many more runs the worker can hold. If none, the Claim that
 // changes this will tell the writer.
 func (x *worker) free() int64 {
-	x.starved.Store(true) // before the look: a Claim that comes meanwhile says so
+	was := x.starved.Swap(true) // before the look: a Claim that comes meanwhile says so
 	free := x.max.Load() - x.held
-	x.starved.Store(free <= 0)
+	if free > 0 && !was { // else a look before it in this batch found none, and left runs for it
+		x.starved.Store(false)
+	}
 	return max(free, 0)
 }
 
@@ -254,6 +256,9 @@ type dueRun struct {
 // when something is. Whoever was handed something goes behind the others, among
 // the crews, since a worker may be in several, and among a crew's routes.
 func (w *writer) pump() error {
+	for _, x := range w.workers {
+		x.starved.Store(false)
+	}
 	for i, left := 0, len(w.crews); left > 0; left-- {
 		c, before := w.crews[i], len(w.out)
 		if err := w.serve(c); err != nil {

@@ -15,7 +15,7 @@ import (
 // Commit implements [bide.Store].
 func (s *Store) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
 	if len(b.Facts) > 0 {
-		if err := checkFacts(l, b); err != nil {
+		if err := bide.CheckFacts(l, b); err != nil {
 			return err
 		}
 	} else if l.Run == "" && b.Next == nil { // a sign of life needs no writer
@@ -56,7 +56,8 @@ func (w *writer) commit(o *op) error {
 	if o.lease.Run == "" {
 		for _, x := range w.workers {
 			if x.id == o.lease.Worker {
-				return w.leave(x, false)
+				gone, _ := o.batch.Next.(bide.Parked)
+				return w.leave(x, gone.Interrupted)
 			}
 		}
 		return nil
@@ -240,7 +241,7 @@ func (w *writer) update(l *lease, b *bide.Batch) error {
 	}
 	if b.Waiting != nil && b.Next == nil {
 		l.warm.Store(len(*b.Waiting) > 0)
-		if err := w.set(w.st.setWaits, l.k, func(s *sqlite.Stmt) { blob(s, 3, packWaits(*b.Waiting)) }); err != nil {
+		if err := w.set(w.st.setWaits, l.k, func(s *sqlite.Stmt) { blob(s, 3, bide.PackWaits(*b.Waiting)) }); err != nil {
 			return err
 		}
 	}
@@ -311,7 +312,7 @@ func (w *writer) park(l *lease, b *bide.Batch, next bide.Parked) error {
 	st := w.st.park
 	if b.Waiting != nil {
 		st = w.st.parkWaits
-		blob(st, 5, packWaits(*b.Waiting))
+		blob(st, 5, bide.PackWaits(*b.Waiting))
 	}
 	w.move(l.route, l.state, state)
 	err := w.set(st, l.k, func(s *sqlite.Stmt) {

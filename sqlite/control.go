@@ -226,7 +226,7 @@ func (w *writer) retryChild(parent *target, id string) error {
 
 // act passes what a person does to a live wait on to the run.
 func (w *writer) act(t *target, c *bide.Command) error {
-	waits, err := unpackWaits(t.waits)
+	waits, err := bide.UnpackWaits(t.waits)
 	if err != nil {
 		return err
 	}

@@ -133,6 +133,11 @@ func (w *writer) createOne(n *bide.NewRun) (bide.Created, error) {
 		return bide.Created{}, err
 	}
 	w.tally[count{r.k, bide.Queued}]++
+	for name, value := range n.Labels {
+		if err := w.label(w.st.addLabel, name, value, k); err != nil {
+			return bide.Created{}, err
+		}
+	}
 	if w.s.watching.Load() > 0 {
 		w.touched = append(w.touched, touch{id: id})
 	}
@@ -151,6 +156,14 @@ func (w *writer) createOne(n *bide.NewRun) (bide.Created, error) {
 	w.take(l, born, k)
 	w.out = append(w.out, delivery{w: born, lease: l, full: true, c: &bide.Claimed{Lease: l.public(), Run: *run, Inbox: inbox}})
 	return bide.Created{ID: id, New: true}, nil
+}
+
+// label enters a run under one of its labels, or strikes it out.
+func (w *writer) label(st *sqlite.Stmt, name, value string, k int64) error {
+	st.BindText(1, name)
+	st.BindText(2, value)
+	st.BindInt64(3, k)
+	return w.exec(st)
 }
 
 // byStartKey answers a start whose key a run has.

@@ -2,9 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
-	"reflect"
-	"slices"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -14,11 +11,8 @@ import (
 
 // Facts implements [bide.Store].
 func (s *Store) Facts(ctx context.Context, kind string, keys ...string) (facts []bide.Fact, err error) {
-	if kind == "" {
-		return nil, errNoKind
-	}
-	if slices.Contains(keys, "") {
-		return nil, errNoKey
+	if err := bide.CheckFactNames(kind, keys...); err != nil {
+		return nil, err
 	}
 	err = s.read(ctx, func(r *reader) error {
 		st := r.facts
@@ -42,39 +36,6 @@ func (s *Store) Facts(ctx context.Context, kind string, keys ...string) (facts [
 		}
 	})
 	return facts, err
-}
-
-var (
-	errNoKind = &bide.InvalidError{Field: "fact kind", Reason: "is empty"}
-	errNoKey  = &bide.InvalidError{Field: "fact key", Reason: "is empty"}
-)
-
-// checkFacts says what is wrong with the facts of a batch, whatever the file has.
-func checkFacts(l bide.Lease, b bide.Batch) error {
-	facts := b.Facts
-	if b.Facts = nil; l.Run == "" && (l != (bide.Lease{}) || !reflect.ValueOf(b).IsZero()) {
-		return &bide.InvalidError{Field: "lease", Reason: "is of no run: only facts can be committed so, with Lease{} and nothing else in the batch"}
-	}
-	type name struct{ kind, key string }
-	seen := make(map[name]bool, len(facts))
-	for _, f := range facts {
-		n := name{f.Kind, f.Key}
-		what := fmt.Sprintf("fact %q of kind %q", f.Key, f.Kind)
-		switch {
-		case f.Kind == "":
-			return errNoKind
-		case f.Key == "":
-			return errNoKey
-		case seen[n]:
-			return &bide.InvalidError{Field: what, Reason: "is in the batch twice; put the last change only"}
-		case f.Version < bide.AnyVersion:
-			return &bide.InvalidError{Field: what, Reason: fmt.Sprintf("has version %d; use one that was read, 0 or bide.AnyVersion", f.Version)}
-		case len(f.Value) > bide.MaxPayload:
-			return &bide.PayloadTooLargeError{Field: what, Size: len(f.Value), Limit: bide.MaxPayload}
-		}
-		seen[n] = true
-	}
-	return nil
 }
 
 // changeFacts writes the facts of an op, or has it refused: all versions are

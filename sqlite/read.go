@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -20,7 +19,8 @@ type reader struct {
 	conn                                        *sqlite.Conn
 	find, run, payload, last, recs, inbox, page *sqlite.Stmt
 	facts, factsOf, chunks, tally               *sqlite.Stmt
-	due, dueCount                               *sqlite.Stmt
+	due, dueCount, canceling, begin, end        *sqlite.Stmt
+	keys                                        keyStatements
 }
 
 const runColumns = `run.k, route.queue, route.workflow, run.state, run.ver, run.wake, run.id, run.parent, run.gen, run.created,
@@ -32,13 +32,21 @@ func newReader(conn *sqlite.Conn) *reader { return &reader{conn: conn} }
 // prepare prepares the statements, at the first use: the file may have no schema
 // when the reader is made.
 func (r *reader) prepare() error {
-	if r.page != nil {
+	if r.keys.newest != nil {
 		return nil
 	}
-	for _, q := range []struct {
-		stmt **sqlite.Stmt
-		sql  string
-	}{
+	for _, q := range r.queries() {
+		stmt, err := r.conn.Prepare(q.sql)
+		if err != nil {
+			return failure(fmt.Errorf("%s: %w", q.sql, err))
+		}
+		*q.stmt = stmt
+	}
+	return nil
+}
+
+func (r *reader) queries() []query {
+	return append([]query{
 		{&r.find, `SELECT k FROM run WHERE id = ?1`},
 		{&r.run, `SELECT ` + runColumns + `, run.vals, run.result, run.input, run.trace FROM run JOIN route ON route.k = run.route WHERE run.k = ?1`},
 		{&r.payload, `SELECT input FROM payload WHERE run = ?1`},
@@ -47,26 +55,17 @@ func (r *reader) prepare() error {
 		{&r.chunks, `SELECT k, path, name, attempt, data, at FROM chunk WHERE run = ?1 AND k > ?2 ORDER BY k LIMIT ?3`},
 		{&r.tally, `SELECT route.k, route.queue, route.workflow, tally.state, tally.runs FROM tally JOIN route ON route.k = tally.route
 			WHERE tally.runs > 0 ORDER BY route.queue, route.workflow, tally.state`},
-		{&r.due, `SELECT k, iif(wake > 0, wake, created) FROM run WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2 AND state <= 3 ORDER BY wake, k`},
-		{&r.dueCount, `SELECT count(*) FROM run WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2 AND state <= 3`},
+		{&r.due, `SELECT k, iif(wake > 0, wake, created) FROM run INDEXED BY run_due WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2 AND state <= 3 ORDER BY wake, k`},
+		{&r.dueCount, `SELECT count(*) FROM run INDEXED BY run_due WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2`},
+		{&r.canceling, `SELECT count(*) FROM run INDEXED BY run_state WHERE route = ?1 AND state = ?3 AND state > 3 AND wake <= ?2`},
 		{&r.inbox, `SELECT k, op, name, key, data, error, at FROM inbox WHERE run = ?1 AND taken = 0 ORDER BY k`},
 		{&r.facts, `SELECT key, ver, value, expires FROM fact WHERE kind = ?1 AND (expires IS NULL OR expires > ?2)`},
 		{&r.factsOf, `SELECT key, ver, value, expires FROM fact WHERE kind = ?1 AND (expires IS NULL OR expires > ?2)
 			AND key IN (SELECT value FROM json_each(?3))`},
-		{&r.page, `SELECT ` + runColumns + ` FROM run JOIN route ON route.k = run.route
-			WHERE run.k < ?1 AND (?2 = '' OR route.workflow = ?2) AND (?3 = '' OR route.queue = ?3) AND (?4 = '' OR run.parent = ?4)
-			AND (?5 IS NULL OR run.state IN (SELECT value FROM json_each(?5)))
-			AND (?6 IS NULL OR NOT EXISTS (SELECT 1 FROM json_each(?6) AS want
-				LEFT JOIN json_each(coalesce(run.labels, '{}')) AS has ON has.key = want.key WHERE has.value IS NOT want.value))
-			ORDER BY run.k DESC LIMIT ?7`},
-	} {
-		stmt, err := r.conn.Prepare(q.sql)
-		if err != nil {
-			return failure(fmt.Errorf("%s: %w", q.sql, err))
-		}
-		*q.stmt = stmt
-	}
-	return nil
+		{&r.page, `SELECT ` + runColumns + ` FROM run JOIN route ON route.k = run.route WHERE run.k = ?1`},
+		{&r.begin, `BEGIN`},
+		{&r.end, `COMMIT`},
+	}, r.keys.queries()...)
 }
 
 // read lends a reader to fn.
@@ -194,7 +193,7 @@ func (s *Store) scanRow(st *sqlite.Stmt) (run bide.Run, err error) {
 		run.ID = s.madeID(k)
 	}
 	run.Seed = s.seed(k, run.Generation)
-	if run.Waiting, err = unpackWaits(bytesOf(st, 13)); err != nil {
+	if run.Waiting, err = bide.UnpackWaits(bytesOf(st, 13)); err != nil {
 		return run, err
 	}
 	for i, into := range map[int]any{14: &run.Progress, 15: &run.Labels, 16: &run.Error} {
@@ -242,93 +241,6 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// Runs implements [bide.Store].
-func (s *Store) Runs(ctx context.Context, q bide.Query) (runs []bide.Run, err error) {
-	switch {
-	case q.Limit == 0:
-		q.Limit = 50
-	case q.Limit < 0 || q.Limit > 1000:
-		return nil, &bide.InvalidError{Field: "limit", Reason: fmt.Sprintf("is %d; it must be from 1 to 1000", q.Limit)}
-	}
-	err = s.read(ctx, func(r *reader) error {
-		before := int64(never)
-		if q.Before != "" {
-			if before, err = r.resolve(s, q.Before); err != nil {
-				return err
-			}
-		}
-		for len(runs) < q.Limit {
-			got, last, err := r.pageOf(s, q, before)
-			if err != nil {
-				return err
-			}
-			for _, run := range got {
-				if len(runs) < q.Limit && strings.HasPrefix(run.ID, q.IDPrefix) && (len(q.States) == 0 || slices.Contains(q.States, run.State)) {
-					runs = append(runs, run)
-				}
-			}
-			if last == 0 {
-				return nil
-			}
-			before = last
-		}
-		return nil
-	})
-	return runs, err
-}
-
-// pageOf reads the next rows that may match; last is 0 when there are no more.
-func (r *reader) pageOf(s *Store, q bide.Query, before int64) (runs []bide.Run, last int64, err error) {
-	const rows = 256
-	st := r.page
-	defer st.Reset()
-	st.BindInt64(1, before)
-	st.BindText(2, q.Workflow)
-	st.BindText(3, q.Queue)
-	st.BindText(4, q.Parent)
-	text(st, 5, string(storedStates(q.States)))
-	text(st, 6, string(object(q.Labels)))
-	st.BindInt64(7, rows)
-	var keys []int64
-	for {
-		more, err := step(st)
-		if err != nil {
-			return nil, 0, err
-		}
-		if !more {
-			break
-		}
-		run, err := s.scan(st)
-		if err != nil {
-			return nil, 0, err
-		}
-		runs, keys = append(runs, run), append(keys, st.ColumnInt64(0))
-	}
-	for i := range runs {
-		if err := r.version(&runs[i], keys[i]); err != nil {
-			return nil, 0, err
-		}
-	}
-	if len(runs) == rows {
-		last = keys[rows-1]
-	}
-	return runs, last, nil
-}
-
-// storedStates are the states that rows may have whose runs are in one of the
-// given ones, as JSON; nil for all.
-func storedStates(states []bide.State) []byte {
-	var in []int64
-	for _, s := range states {
-		if s <= bide.Waiting {
-			in = append(in, int64(bide.Queued), int64(bide.Waiting))
-		} else {
-			in = append(in, int64(s))
-		}
-	}
-	return object(in)
 }
 
 // History implements [bide.Store].

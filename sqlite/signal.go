@@ -126,7 +126,8 @@ func (w *writer) postTo(t *target, m *bide.Message) error {
 		return err
 	}
 	l := w.leases[t.k]
-	if l == nil && t.state != bide.Paused {
+	sleeps := t.state == bide.Paused || t.state == bide.Queued // which keeps its delay
+	if l == nil && !sleeps {
 		t.wake = min(t.wake, w.now)
 	}
 	err := w.set(w.st.post, t.k, func(s *sqlite.Stmt) {
@@ -140,7 +141,7 @@ func (w *writer) postTo(t *target, m *bide.Message) error {
 		w.change(l)
 		l.mail = m.Seq
 		w.out = append(w.out, delivery{w: l.worker, c: &bide.Claimed{Lease: l.public(), News: true, Inbox: []bide.Message{*m}}})
-	} else if t.state != bide.Paused {
+	} else if !sleeps {
 		w.due(t.route, place{t.wake, t.k})
 	}
 	w.touched = append(w.touched, touch{id: t.id})

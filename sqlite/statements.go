@@ -13,14 +13,14 @@ type statements struct {
 
 	meta, setMeta, routes, addRoute, mark *sqlite.Stmt
 
-	find, findKey, addRun, addPayload, addRec, addChunk, addMail *sqlite.Stmt
+	find, findKey, addRun, addPayload, addRec, addChunk, addMail, addLabel *sqlite.Stmt
 
 	due, nextDue *sqlite.Stmt
 
 	setWaits, setProgress, setStarted, setKids, getVals, setVals     *sqlite.Stmt
 	park, parkWaits, end, again, clearRecs, clearChunks, dropPayload *sqlite.Stmt
 	onEnd, addTally                                                  *sqlite.Stmt
-	purge, purgeMail                                                 *sqlite.Stmt
+	purge, purgeMail, purgeLabels                                    *sqlite.Stmt
 
 	mailKey, post, takeMail, dropMail, dropCancel *sqlite.Stmt
 
@@ -56,6 +56,8 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 		{&st.addChunk, `INSERT INTO chunk (k, run, path, name, attempt, data, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`},
 		{&st.addMail, `INSERT INTO inbox (k, run, op, name, key, data, error, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`},
 
+		{&st.addLabel, `INSERT INTO label (name, value, run) VALUES (?1, ?2, ?3)`},
+
 		{&st.due, `SELECT k, wake, mail, state, id, parent, kids, put, on_end IS NOT NULL FROM run
 			WHERE route = ?1 AND wake IS NOT NULL AND wake <= ?2 AND (wake, k) > (?3, ?4) ORDER BY wake, k LIMIT ?5`},
 		{&st.nextDue, `SELECT wake FROM run WHERE route = ?1 AND wake IS NOT NULL AND (wake, k) > (?2, ?3) ORDER BY wake, k LIMIT 1`},
@@ -76,6 +78,7 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 		{&st.onEnd, `SELECT on_end FROM run WHERE k = ?1`},
 		{&st.addTally, `INSERT INTO tally (route, state, runs) VALUES (?1, ?2, ?3) ON CONFLICT (route, state) DO UPDATE SET runs = runs + ?3`},
 		{&st.purge, `DELETE FROM run WHERE k = ?1`},
+		{&st.purgeLabels, `DELETE FROM label WHERE (name, value, run) IN (SELECT x.key, x.value, run.k FROM run, json_each(run.labels) AS x WHERE run.k = ?1)`},
 		{&st.purgeMail, `DELETE FROM inbox WHERE run = ?1`},
 
 		{&st.mailKey, `SELECT 1 FROM inbox WHERE run = ?1 AND key = ?2`},

@@ -309,6 +309,24 @@ var claimCases = []testCase{
 			k.refused(dead.Lease)
 			equal(k, "history", paths(k.history("a")), []string{"1"})
 		}},
+	{name: "claim/let-go", protects: "what a worker gives back that was cut off is due at once, and who takes it is told that steps may have begun",
+		run: func(k *kit) {
+			k.create(run("a"))
+			let := k.take(asks("cut-off", "a"), 1)[0]
+			k.ok(k.s.Commit(k.ctx(), bide.Lease{Worker: "cut-off"}, bide.Batch{Next: bide.Parked{Interrupted: true}}))
+			k.refused(let.Lease)
+			heir := k.take(asks("heir", "a"), 1)[0]
+			equal(k, "interrupted", heir.Interrupted, true)
+		}},
+	{name: "claim/delayed", protects: "a message does not begin a run before the time that it was to start at",
+		run: func(k *kit) {
+			n := run("a")
+			n.StartAt = now().Add(time.Minute)
+			k.create(n)
+			k.signal("a", message("m", `1`))
+			k.idle(asks("w", "a"), 59*time.Second)
+			equal(k, "inbox", names(k.take(asks("w", "a"), 1)[0].Inbox), []string{"m"})
+		}},
 	{name: "claim/lapse-wakes", protects: "a worker that waits in Claim gets the runs of one that dies meanwhile",
 		run: func(k *kit) {
 			k.create(run("a"))

@@ -3417,6 +3417,7 @@ type Parked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WakeAt        int64                  `protobuf:"varint,1,opt,name=wake_at,json=wakeAt,proto3" json:"wake_at,omitempty"`
 	Paused        bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
+	Interrupted   bool                   `protobuf:"varint,3,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3461,6 +3462,13 @@ func (x *Parked) GetWakeAt() int64 {
 func (x *Parked) GetPaused() bool {
 	if x != nil {
 		return x.Paused
+	}
+	return false
+}
+
+func (x *Parked) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
 	}
 	return false
 }
@@ -3769,10 +3777,11 @@ const file_bide_v1_store_proto_rawDesc = "" +
 	"\x06result\x18\x01 \x01(\fR\x06result\"C\n" +
 	"\x05Ended\x12$\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x0e.bide.v1.StateR\x05state\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\fR\x05error\"9\n" +
+	"\x05error\x18\x02 \x01(\fR\x05error\"[\n" +
 	"\x06Parked\x12\x17\n" +
 	"\awake_at\x18\x01 \x01(\x03R\x06wakeAt\x12\x16\n" +
-	"\x06paused\x18\x02 \x01(\bR\x06paused\"!\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\x12 \n" +
+	"\vinterrupted\x18\x03 \x01(\bR\vinterrupted\"!\n" +
 	"\tContinued\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\fR\x05input*\xe3\x01\n" +
 	"\x05State\x12\x15\n" +
