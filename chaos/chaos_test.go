@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -52,8 +53,32 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// A few jobs use every verb, and each leaves what it says.
+func TestJobs(t *testing.T) {
+	used := map[string]bool{}
+	p := newPatrons(t.Context(), 1)
+	for i := range 200 {
+		for _, round := range p.newJob(i, rand.New(rand.NewPCG(1, uint64(i)))).Rounds {
+			for _, name := range round {
+				used[name] = true
+			}
+		}
+	}
+	for name, v := range verbs {
+		if !used[name] {
+			t.Errorf("none of 200 jobs uses %s", name)
+		}
+		if at := place(0, 1, name); verbOf(at) != name || len(v.steps(at)) == 0 {
+			t.Errorf("%s: %q, %v", at, verbOf(at), v.steps(at))
+		}
+		if want := fates[name]; want != 0 && v.gets("j", "0.1."+name) == nil {
+			t.Errorf("%s does not tell how its victim ends", name)
+		}
+	}
+}
+
 func TestBadFlags(t *testing.T) {
-	for flag, want := range map[string]string{"-for=1s": "-for", "-rate=0": "-rate", "more": "unexpected", "-without=rain": "rain"} {
+	for flag, want := range map[string]string{"-for=1s": "-for", "-rate=0": "-rate", "-late=1ms": "-late", "more": "unexpected", "-without=rain": "rain"} {
 		var out bytes.Buffer
 		if err := run(t.Context(), []string{flag}, &out); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", flag, err)

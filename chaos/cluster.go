@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/bide-dev/bide"
 	"github.com/bide-dev/bide/internal/pgtest"
 	"github.com/bide-dev/bide/postgres"
 )
@@ -31,7 +31,8 @@ type cluster struct {
 	nodes   map[string]*node
 	links   map[string]*link
 	doors   []string // addresses of the servers, by links of the patrons' own
-	store   bide.Store
+	store   *postgres.Store
+	dsn     string // of the database, by a link of the patrons' own
 	say     func(format string, args ...any)
 
 	mu      sync.Mutex
@@ -43,6 +44,7 @@ type window struct {
 	Fault    string
 	Kind     string
 	Node     string // that it hit, or that is at one end of the link
+	Far      string // the other end
 	From, To time.Time
 }
 
@@ -71,7 +73,10 @@ func newCluster(ctx context.Context, dir string, lease time.Duration, hook func(
 	if c.store, err = postgres.Open(ctx, c.db.DSN); err != nil {
 		return c, err
 	}
-	for _, n := range []struct{ name, kind string }{{"s0", "server"}, {"s1", "server"}, {"w0", "worker"}, {"w1", "worker"}, {"w2", "remote"}} {
+	if err := c.prepare(ctx); err != nil {
+		return c, err
+	}
+	for _, n := range []struct{ name, kind string }{{"s0", "server"}, {"s1", "server"}, {"w0", "worker"}, {"w1", "worker"}, {distant, "remote"}} {
 		if err := c.add(ctx, n.name, n.kind); err != nil {
 			return c, err
 		}
@@ -80,6 +85,27 @@ func newCluster(ctx context.Context, dir string, lease time.Duration, hook func(
 }
 
 const diskSize = 400 // MB
+
+// distant is the worker that has the store through a server, s0.
+const distant = "w2"
+
+// prepare makes the tables of the workload, and the patrons' way to them.
+func (c *cluster) prepare(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, c.db.DSN)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, ledgerSQL); err != nil {
+		return err
+	}
+	l, err := newLink(ctx, "patron-db", func() (string, string) { return "unix", c.db.Socket() })
+	if err != nil {
+		return err
+	}
+	c.links[l.name], c.dsn = l, dsnOf(l.address())
+	return nil
+}
 
 func (c *cluster) add(ctx context.Context, name, kind string) error {
 	n := &node{name: name, kind: kind, log: filepath.Join(c.dir, name+".log"), role: role{Kind: kind, Lease: c.lease}}
@@ -177,7 +203,7 @@ func (c *cluster) suffer(ctx context.Context, f fault) error {
 		err = errors.Join(err, n.skew(-f.By))
 	case "cut":
 		l := c.links[f.Target]
-		w.Node = l.name[:2]
+		w.Node, w.Far, _ = strings.Cut(l.name, "-")
 		l.set(f.Mode)
 		wait()
 		l.set(open)
@@ -232,33 +258,6 @@ func (c *cluster) suffered() []window {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.windows)
-}
-
-// rows is what the database has of a run: for a person who wants to know why it
-// does not go on.
-func (c *cluster) rows(ctx context.Context, ver int64) (all []string) {
-	conn, err := pgx.Connect(ctx, c.db.DSN)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for _, query := range []string{
-		`SELECT row_to_json(r)::text FROM bide.run r WHERE ver = $1`,
-		`SELECT row_to_json(i)::text FROM bide.inbox i WHERE run = (SELECT k FROM bide.run WHERE ver = $1)`,
-		`SELECT row_to_json(m)::text FROM bide.member m WHERE $1 > 0`,
-		`SELECT row_to_json(w)::text FROM bide.worker w WHERE $1 > 0`,
-		`SELECT clock_timestamp()::text WHERE $1 > 0`,
-	} {
-		rows, err := conn.Query(ctx, query, ver)
-		if err != nil {
-			return append(all, err.Error())
-		}
-		texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if all = append(all, texts...); err != nil {
-			all = append(all, err.Error())
-		}
-	}
-	return all
 }
 
 // close ends all, whatever state it is in.

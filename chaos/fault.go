@@ -63,6 +63,9 @@ func plan(seed uint64, total time.Duration, s scene) []fault {
 	var all []fault
 	busy := map[string]time.Duration{} // until when a target has its fault
 	deck := shuffled(rng, s.left)
+	if len(deck) == 0 {
+		return nil
+	}
 	for begin := 2 * time.Second; begin+storm/2 < total; begin += storm + calm {
 		until := min(begin+storm, total-calm/3)
 		for at := begin; at < until; at += within(200*time.Millisecond, 2*time.Second) {

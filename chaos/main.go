@@ -6,9 +6,16 @@
 // Two workers on the database, one through a server, and two servers; each of their
 // connections goes through a proxy of its own. Processes are killed and stopped,
 // connections cut in several ways, the database crashes, its disk fills up, clocks
-// jump. Meanwhile runs that use every verb are started and sent signals, and a
-// witness outside records each side effect. In the end all is healed, and the
-// checker reads what the runs say of themselves and what the witness saw.
+// jump. Meanwhile runs that use every verb are started, and have done to them what
+// their verbs need: signals, webhooks, events; they are canceled, paused, retried,
+// and their waits checked, completed, failed, extended. A witness outside records
+// each side effect. In the end all is healed, and the checker reads what the runs say
+// of themselves, what the store has of them, and what the witness saw.
+//
+// What is late is a fault only while nothing is wrong, and once what was wrong can
+// have been noticed: see wrongs. The directory that is kept when a promise is broken
+// has the evidence, the logs of the processes, and what the database had, second by
+// second.
 //
 // What goes wrong when is drawn from the seed; what it meets is up to the machine.
 package main
@@ -28,8 +35,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/bide-dev/bide"
 )
 
 type config struct {
@@ -39,6 +44,7 @@ type config struct {
 	dir   string
 	keep  bool
 	less  string
+	late  time.Duration
 
 	without []string // less, kind by kind
 }
@@ -64,6 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.Uint64Var(&c.seed, "seed", 0, "what goes wrong when; 0 is a random one")
 	fs.IntVar(&c.rate, "rate", 8, "runs started a second")
 	fs.StringVar(&c.less, "without", "", "kinds of faults to leave out, as in \"full,skew\"")
+	fs.DurationVar(&c.late, "late", 2*time.Second, "how late a timer may be while nothing is wrong; more on a machine that has other things to do")
 	fs.StringVar(&c.dir, "dir", "", "where the temporary directory is made")
 	fs.BoolVar(&c.keep, "keep", false, "keep the directory, with the processes' logs; it is kept anyway if a promise is broken")
 	if err := fs.Parse(args); err != nil {
@@ -74,6 +81,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case c.total < 10*time.Second:
 		return errors.New("-for must be at least 10s")
+	case c.late < time.Second:
+		return errors.New("-late must be at least 1s")
 	case c.rate < 1 || c.rate > 1000:
 		return errors.New("-rate must be from 1 to 1000")
 	}
@@ -90,7 +99,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	found, err := chaos(ctx, c, out)
 	if err == nil && len(found) > 0 {
-		err = fmt.Errorf("%d promises were broken; again: go run ./chaos -for %v -rate %d -seed %d", len(found), c.total, c.rate, c.seed)
+		again := fmt.Sprintf("go run ./chaos -for %v -rate %d -seed %d", c.total, c.rate, c.seed)
+		if c.less != "" {
+			again += " -without " + c.less
+		}
+		err = fmt.Errorf("%d promises were broken; again: %s", len(found), again)
 	}
 	return err
 }
@@ -120,7 +133,7 @@ func chaos(ctx context.Context, cfg config, out io.Writer) (found []violation, e
 	living, die := context.WithCancel(ctx)
 	defer die()
 	p := newPatrons(living, cfg.seed)
-	c, err := newCluster(living, dir, lease, p.deliver, say)
+	c, err := newCluster(living, dir, lease, p.answer, say)
 	if err != nil {
 		return nil, err
 	}
@@ -132,9 +145,14 @@ func chaos(ctx context.Context, cfg config, out io.Writer) (found []violation, e
 		}
 		err = os.RemoveAll(dir)
 	}()
-	p.c, p.client = c, bide.NewClient(c.store, p.tour)
+	if err := p.join(c); err != nil {
+		return nil, err
+	}
+	if err := c.watchRows(living); err != nil {
+		return nil, err
+	}
 	say("all is up")
-	stalls := watchStalls(living)
+	stalls := watchStalls(living, c.db.DSN)
 
 	working, rest := context.WithTimeout(living, cfg.total)
 	defer rest()
@@ -150,7 +168,12 @@ func chaos(ctx context.Context, cfg config, out io.Writer) (found []violation, e
 	}
 	say("all is healed")
 	outcomes := p.settle(living, patience)
-	ev := evidence{Seed: cfg.seed, Lease: lease, Events: c.witness.history(), Windows: c.suffered(), Stalls: stalls(), Outcomes: outcomes}
+	ledger, err := p.entries(living)
+	listed, lerr := p.list(living)
+	if err = errors.Join(err, lerr); err != nil {
+		return nil, err
+	}
+	ev := evidence{Seed: cfg.seed, Lease: lease, Late: cfg.late, Events: c.witness.history(), Windows: c.suffered(), Stalls: stalls(), Outcomes: outcomes, Ledger: ledger, Listed: listed}
 	found = check(ev)
 	say("%s", summary(ev, found))
 	text, err := json.Marshal(ev)
@@ -182,29 +205,4 @@ func summary(ev evidence, found []violation) string {
 	}
 	return fmt.Sprintf("seed %d: %d runs, %d succeeded, %d effects seen, faults %v, %d stalls of the machine: %d promises broken",
 		ev.Seed, len(ev.Outcomes), ended, len(ev.Events), kinds, len(ev.Stalls), len(found))
-}
-
-// watchStalls looks for times in which this process itself did not get to run: what
-// is late then says nothing of bide.
-func watchStalls(ctx context.Context) func() []window {
-	const tick, bad = 50 * time.Millisecond, 400 * time.Millisecond
-	var mu sync.Mutex
-	var all []window
-	go func() {
-		last := time.Now()
-		for pause(ctx, tick) == nil {
-			now := time.Now()
-			if now.Sub(last) > bad {
-				mu.Lock()
-				all = append(all, window{Fault: "stall", Kind: "stall", From: last, To: now})
-				mu.Unlock()
-			}
-			last = now
-		}
-	}()
-	return func() []window {
-		mu.Lock()
-		defer mu.Unlock()
-		return append([]window(nil), all...)
-	}
 }

@@ -151,9 +151,14 @@ func play(text string) error {
 	if r.Kind == "server" {
 		return serve(ctx, store)
 	}
-	w := bide.NewWorker(store, bide.WorkerConfig{Lease: r.Lease, WarmFor: 2 * time.Second, PublicURL: "http://hooks.invalid"})
-	c := newCast(r.Node, r.Witness)
-	w.Register(c.tour, c.kid, c.loop)
+	cfg := bide.WorkerConfig{Lease: r.Lease, WarmFor: 2 * time.Second, PublicURL: "http://hooks.invalid", Queues: []string{"default"}}
+	db, _ := store.(*postgres.Store)
+	if db != nil {
+		cfg.Queues = append(cfg.Queues, ledgers)
+	}
+	w := bide.NewWorker(store, cfg)
+	c := newCast(r.Node, r.Witness, db)
+	w.Register(c.tour, c.kid, c.clerk, c.victim, c.loop, c.chore)
 	fmt.Fprintln(os.Stdout, "up")
 	return w.Run(ctx)
 }
@@ -176,7 +181,7 @@ func connect(ctx context.Context, r role) (bide.Store, error) {
 		return remote.Dial("http://" + r.Server)
 	}
 	for {
-		store, err := postgres.Open(ctx, "postgres://bide@"+r.Database+"/postgres?"+url.Values{"sslmode": {"disable"}}.Encode())
+		store, err := postgres.Open(ctx, dsnOf(r.Database))
 		if err == nil {
 			return store, nil
 		}
@@ -190,8 +195,17 @@ func connect(ctx context.Context, r role) (bide.Store, error) {
 	}
 }
 
+// dsnOf is the database behind an address.
+func dsnOf(address string) string {
+	return "postgres://bide@" + address + "/postgres?" + url.Values{"sslmode": {"disable"}}.Encode()
+}
+
 func serve(ctx context.Context, store bide.Store) error {
-	srv, err := server.New(store, server.Config{Addr: "127.0.0.1:0"})
+	hooks, err := webhooks()
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(store, server.Config{Addr: "127.0.0.1:0", Webhooks: hooks})
 	if err != nil {
 		return err
 	}

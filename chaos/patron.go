@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -16,44 +18,61 @@ import (
 	"time"
 
 	"github.com/bide-dev/bide"
+	"github.com/bide-dev/bide/remote"
 )
 
-// outcome is a run that was started, and how it ended.
-type outcome struct {
-	Job     job
-	Run     string    // id; "" if no start was acknowledged
-	Started time.Time // when it was acknowledged
-	State   string
-	Error   string
-	Story   story
-	Unheard bool   // who waits for its result is not told that it has ended
-	History string // for people, of one that did not end well
-}
-
-// patrons start runs and send them signals, through the servers and the store.
+// patrons start runs, and do to them what their verbs ask for, through the servers
+// and the store.
 type patrons struct {
 	c      *cluster
-	client *bide.Client
+	client *bide.Client   // at the database
+	away   []*bide.Client // at the servers
 	tour   *bide.Workflow[job, story]
 	http   *http.Client
 	seed   uint64
 
 	mu       sync.Mutex
 	outcomes map[string]*outcome // by job
-	known    map[string]bool     // webhooks that are being delivered to
+	answered map[string]bool     // what was asked for
 	work     sync.WaitGroup
 	ctx      context.Context
 }
 
 func newPatrons(ctx context.Context, seed uint64) *patrons {
-	return &patrons{seed: seed, ctx: ctx, outcomes: map[string]*outcome{}, known: map[string]bool{}, tour: newCast("", "").tour,
+	return &patrons{seed: seed, ctx: ctx, outcomes: map[string]*outcome{}, answered: map[string]bool{}, tour: newCast("", "", nil).tour,
 		http: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+}
+
+// join gives them their ways into the cluster.
+func (p *patrons) join(c *cluster) error {
+	p.c, p.client = c, bide.NewClient(c.store, p.tour)
+	for i := range c.doors {
+		store, err := remote.Dial(c.door(i))
+		if err != nil {
+			return err
+		}
+		p.away = append(p.away, bide.NewClient(store, p.tour))
+	}
+	return nil
+}
+
+// any is one of the ways in.
+func (p *patrons) any(rng *rand.Rand) *bide.Client {
+	return append([]*bide.Client{p.client}, p.away...)[rng.IntN(1+len(p.away))]
+}
+
+// dice are always the same for one purpose.
+func (p *patrons) dice(what string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, what) // never fails
+	return rand.New(rand.NewPCG(p.seed, h.Sum64()))
 }
 
 // serve starts so many runs a second until ctx ends.
 func (p *patrons) serve(ctx context.Context, rate int) {
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
+	p.work.Go(func() { p.tend(ctx) })
 	for i := 0; ; i++ {
 		select {
 		case <-tick.C:
@@ -66,11 +85,7 @@ func (p *patrons) serve(ctx context.Context, rate int) {
 
 // newJob is the i-th job of the seed.
 func (p *patrons) newJob(i int, rng *rand.Rand) job {
-	var names []string
-	for name := range verbs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(verbs))
 	j := job{ID: fmt.Sprintf("job-%06d", i)}
 	for range 1 + rng.IntN(5)/3 { // two rounds of two in five
 		var round []string
@@ -84,52 +99,43 @@ func (p *patrons) newJob(i int, rng *rand.Rand) job {
 
 func (p *patrons) patron(i int) {
 	rng := rand.New(rand.NewPCG(p.seed, uint64(i)<<8))
-	j := p.newJob(i, rng)
-	o := &outcome{Job: j}
+	o := &outcome{Job: p.newJob(i, rng), started: make(chan struct{}), followed: make(chan struct{})}
 	p.mu.Lock()
-	p.outcomes[j.ID] = o
+	p.outcomes[o.Job.ID] = o
 	p.mu.Unlock()
-	id := p.start(j, rng)
-	if id == "" {
-		return
-	}
+	id := p.start(o, rng)
 	p.mu.Lock()
 	o.Run, o.Started = id, time.Now()
 	p.mu.Unlock()
-	for _, value := range sends(j) {
-		if strings.HasSuffix(value, ".hook") { // delivered once its URL is known
-			continue
-		}
+	close(o.started)
+	if id == "" {
+		return
+	}
+	_ = pause(p.ctx, time.Until(o.After)) // a signal is due at once, whatever the run is
+	if streams(o.Job) {
+		p.work.Go(func() { p.follow(o, p.dice(o.Job.ID)) })
+	}
+	for _, value := range tallies(o.Job) {
 		_ = pause(p.ctx, time.Duration(rng.Int64N(int64(400*time.Millisecond))))
 		for again := true; again; again = rng.IntN(4) == 0 {
-			p.signal(id, "tally", value, rng)
+			p.signal(o, "tally", value, rng)
 		}
 	}
-	p.signal(id, "go", "go", rng)
-}
-
-// sends are what a job's verbs wait for: signals, and deliveries to webhooks.
-func sends(j job) (values []string) {
-	for r, round := range j.Rounds {
-		for i, verb := range round {
-			switch verb {
-			case "signal":
-				for n := range tallies {
-					values = append(values, fmt.Sprintf("%s/%s/%d", j.ID, place(r, i, verb), n))
-				}
-			case "hook":
-				values = append(values, j.ID+"/"+place(r, i, verb))
-			}
-		}
+	if !o.Ordered {
+		p.signal(o, "go", "go", rng)
 	}
-	return values
 }
 
 // start starts the job's run, again and again until that is acknowledged.
-func (p *patrons) start(j job, rng *rand.Rand) (id string) {
-	if rng.IntN(3) == 0 {
-		p.insist(rng, func(int) error {
-			h, err := p.tour.Start(p.ctx, p.client, j, bide.ID("direct-"+j.ID))
+func (p *patrons) start(o *outcome, rng *rand.Rand) (id string) {
+	switch rng.IntN(6) {
+	case 0:
+		return p.order(o, rng)
+	case 1, 2:
+		c, delay := p.any(rng), time.Duration(rng.IntN(500))*time.Millisecond
+		o.After = time.Now().Add(delay)
+		p.surely(func() error {
+			h, err := p.tour.Start(p.ctx, c, o.Job, bide.ID("direct-"+o.Job.ID), bide.Labels{"way": "direct"}, bide.Delay(delay))
 			if err == nil {
 				id = h.ID()
 			}
@@ -137,45 +143,57 @@ func (p *patrons) start(j job, rng *rand.Rand) (id string) {
 		})
 		return id
 	}
-	body, _ := json.Marshal(map[string]any{"workflow": tourName, "input": j})
+	body, _ := json.Marshal(map[string]any{"workflow": tourName, "input": o.Job})
 	p.insist(rng, func(door int) error {
 		var run struct {
 			ID string `json:"id"`
 		}
-		err := p.post(p.c.door(door, "v1/runs"), body, "Idempotency-Key", j.ID, &run)
+		err := p.send(p.c.door(door, "v1/runs"), body, http.Header{"Idempotency-Key": {o.Job.ID}}, &run)
 		id = run.ID
 		return err
 	})
 	return id
 }
 
-// signal sends a signal, again and again until it is acknowledged.
-func (p *patrons) signal(run, name, value string, rng *rand.Rand) {
+// signal sends a signal, again and again until it is acknowledged. A run that fails,
+// to be retried, takes none meanwhile.
+func (p *patrons) signal(o *outcome, name, value string, rng *rand.Rand) {
 	body, _ := json.Marshal(value)
-	p.insist(rng, func(door int) error {
-		return p.post(p.c.door(door, "v1/runs", url.PathEscape(run), "signal", name), body, "Idempotency-Key", value, nil)
+	way := p.dice(value) // one for each value: a key counts among those of its way only
+	direct, c := way.IntN(3) == 0, p.any(way)
+	p.insist(rng, func(door int) (err error) {
+		if direct {
+			err = c.Signal(p.ctx, o.Run, name, value, bide.Key(value))
+		} else {
+			err = p.send(p.c.door(door, "v1/runs", url.PathEscape(o.Run), "signal", url.PathEscape(name)), body, http.Header{"Idempotency-Key": {value}}, nil)
+		}
+		_, refused := errors.AsType[*refusedError](err)
+		if refused && !o.Job.uses("retry") {
+			return bide.ErrRunEnded // it may have had it before, as it may have what it went on with
+		}
+		if refused || errors.Is(err, bide.ErrRunEnded) && o.Job.uses("retry") {
+			return errors.New(err.Error())
+		}
+		return err
 	})
 }
 
-// deliver delivers to a webhook that the witness was told of.
-func (p *patrons) deliver(e event) {
+// answer does what a step asks for, once.
+func (p *patrons) answer(e event) {
+	root, _, _ := strings.Cut(e.Job, "/")
 	p.mu.Lock()
-	known := p.known[e.URL]
-	p.known[e.URL] = true
+	o, key := p.outcomes[root], e.Job+" "+e.Ask
+	known := p.answered[key]
+	p.answered[key] = true
 	p.mu.Unlock()
-	if known {
+	if known || o == nil {
 		return
 	}
 	p.work.Go(func() {
-		u, err := url.Parse(e.URL)
-		if err != nil {
-			panic(err)
-		}
-		value := e.Job + "/" + e.Place
-		body, _ := json.Marshal(value)
-		rng := rand.New(rand.NewPCG(p.seed, uint64(len(e.URL))))
-		for again := true; again; again = rng.IntN(4) == 0 {
-			p.insist(rng, func(door int) error { return p.post(p.c.door(door, u.Path), body, "Webhook-Id", value, nil) })
+		select {
+		case <-o.started:
+			verbs[verbOf(e.Ask)].answer(p, o, e)
+		case <-p.ctx.Done():
 		}
 	})
 }
@@ -199,18 +217,28 @@ func (p *patrons) insist(rng *rand.Rand, fn func(door int) error) {
 	}
 }
 
+// surely does it until it is known to have been done.
+func (p *patrons) surely(do func() error) {
+	for p.ctx.Err() == nil && do() != nil {
+		_ = pause(p.ctx, 100*time.Millisecond)
+	}
+}
+
 // refusedError is an answer that trying again does not change.
 type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return e.text }
 
-func (p *patrons) post(url string, body []byte, key, value string, answer any) error {
+// send posts JSON.
+func (p *patrons) send(url string, body []byte, header http.Header, answer any) error {
 	req, err := http.NewRequestWithContext(p.ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
+	for name, values := range header {
+		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(key, value)
 	resp, err := p.http.Do(req)
 	if err != nil {
 		return err
@@ -228,87 +256,4 @@ func (p *patrons) post(url string, body []byte, key, value string, answer any) e
 		return json.Unmarshal(data, answer)
 	}
 	return nil
-}
-
-// settle waits until every run has ended, at most so long, and returns the outcomes.
-func (p *patrons) settle(ctx context.Context, most time.Duration) []outcome {
-	limited, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	done := make(chan struct{})
-	go func() { p.work.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-limited.Done():
-	}
-	p.mu.Lock()
-	var all []outcome
-	for _, o := range p.outcomes {
-		all = append(all, *o)
-	}
-	p.mu.Unlock()
-	for i := range all {
-		p.read(limited, &all[i])
-	}
-	slices.SortFunc(all, func(a, b outcome) int { return bytes.Compare([]byte(a.Job.ID), []byte(b.Job.ID)) })
-	return all
-}
-
-// unheard is how long after a run's end its result may come to who waits for it.
-const unheard = 5 * time.Second
-
-// await waits for the run's end, by asking for it and by waiting for its result, and
-// reports whether only who asks gets to know.
-func (p *patrons) await(limited context.Context, run string) bool {
-	waiting, cancel := context.WithCancel(limited)
-	defer cancel()
-	heard := make(chan struct{})
-	go func() {
-		_, _ = p.tour.Handle(p.client, run).Result(waiting)
-		close(heard)
-	}()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-heard:
-			return false
-		case <-tick.C:
-		}
-		if r, err := p.client.Get(limited, run); err == nil && r.State.Ended() {
-			select {
-			case <-heard:
-				return false
-			case <-time.After(unheard):
-				return limited.Err() == nil
-			}
-		}
-	}
-}
-
-// read waits for the run's end and takes it down.
-func (p *patrons) read(limited context.Context, o *outcome) {
-	if o.Run == "" {
-		return
-	}
-	o.Unheard = p.await(limited, o.Run)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(limited), 10*time.Second)
-	defer cancel()
-	run, err := p.client.Get(ctx, o.Run)
-	if err != nil {
-		o.State, o.Error = "lost", err.Error()
-		return
-	}
-	o.State = run.State.String()
-	if run.Error != nil {
-		o.Error = run.Error.Err().Error()
-	}
-	if run.State == bide.Succeeded {
-		if err := json.Unmarshal(run.Result, &o.Story); err != nil {
-			o.Error = err.Error()
-		}
-		return
-	}
-	records, err := p.client.History(ctx, o.Run, 0)
-	text, _ := json.Marshal(map[string]any{"run": run, "history": records, "error": fmt.Sprint(err), "rows": p.c.rows(ctx, run.Version)})
-	o.History = string(text)
 }
