@@ -7,7 +7,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 # Go runs things side by side by itself; two targets at once only mix their output.
 .NOTPARALLEL:
-.PHONY: help test fmt vet lint race cover fuzz bench crash chaos web proto tidy
+.PHONY: help test fmt vet lint wire race cover fuzz bench crash chaos brief web proto tidy
 
 GO       ?= go
 # How long each fuzz target runs, which benchmarks run, how often `make crash`
@@ -15,9 +15,11 @@ GO       ?= go
 FUZZTIME ?= 10s
 BENCH    ?= .
 KILLS    ?= 200
-# How long `make chaos` goes on, and by which plan; 0 makes one up and prints it.
+# How long `make chaos` goes on, by which plan (0 makes one up and prints it), and how
+# late a timer may be.
 FOR      ?= 2m
 SEED     ?= 0
+LATE     ?= 2s
 # A package whose tests take longer hangs, and its stacks are printed.
 TIMEOUT  ?= 15m
 # Each package of COVERED must have so many per cent of its statements covered.
@@ -38,7 +40,7 @@ help: ## show this
 	@echo "variables: FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) KILLS=$(KILLS) COVERAGE=$(COVERAGE)"
 	@echo "With CI=true nothing is skipped: what cannot run fails."
 
-test: fmt vet lint race cover crash web ## all that CI runs: format, vet, lint, tests under -race, coverage, kill -9, browser
+test: fmt vet lint wire race cover crash brief web ## all that CI runs: format, vet, lint, tests under -race, coverage, kill -9, chaos, browser
 
 fmt: ## check that every Go file is as gofmt wants it
 	@bad=$$($(GOFILES) | xargs $(GOFMT) -l); \
@@ -77,9 +79,18 @@ bench: ## run the benchmarks that match BENCH
 
 crash: ## kill -9 a real process KILLS times; what was acknowledged must still be there
 	BIDE_KILLS=$(KILLS) $(GO) test -v -count=1 -timeout=60m -run='^TestKillNine$$' .
+	$(GO) test -count=1 -timeout=10m -run='^(TestKill|TestStore)' ./remote # whole; shorter under -race
 
 chaos: ## break a cluster of real processes for FOR by the plan of SEED, and check what bide promises
-	$(GO) run ./chaos -for $(FOR) -seed $(SEED)
+	$(GO) run ./chaos -for $(FOR) -seed $(SEED) -late $(LATE)
+
+brief: ## chaos as CI has it: limits of time for a machine that has other things to do
+	$(MAKE) chaos FOR=2m SEED=1 LATE=10s
+
+wire: ## check that internal/wire is what proto/ makes
+	@made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
+	(cd tools && $(GO) run ./proto ../proto "$$made" bide/v1/store.proto); \
+	diff -r internal/wire "$$made" || { echo "internal/wire is not what proto/ makes: run make proto"; exit 1; }
 
 # Each folder of WEB has the same three scripts: a clean install, tests, tests in a browser.
 WEB := clients/typescript dashboard/web examples/storygen/web examples/livewall/web
