@@ -151,6 +151,10 @@ func (h *hook) expire(t *turn, over bool) {
 // URL returns where to POST to.
 func (h *Webhook[T]) URL() string { return h.h.base + hookPath + h.h.token }
 
+// ApprovalURL returns the page of a bide server on which a person decides: it asks what
+// the run has published as "question", and delivers {"approved","by","comment"}.
+func (h *Webhook[T]) ApprovalURL() string { return h.h.base + "/v1/approvals/" + h.h.token }
+
 // Receive waits for a delivery, without a poll, and returns what was delivered.
 // Several are received in the order in which they came. Errors are those of
 // [Receive].

@@ -64,9 +64,9 @@ func TestWebhookSigned(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		url := o.url("film")
-		o.wantSent("POST", url, `{"done":true,"file":"forged"}`, 401, "bad_signature")
+		o.wantSent("POST", url, `{"done":true,"file":"forged"}`, 401, "bad-signature")
 		o.sign("msg_1", `{"done":true,"file":"other"}`)
-		o.wantSent("POST", url, `{"done":true,"file":"forged"}`, 401, "bad_signature")
+		o.wantSent("POST", url, `{"done":true,"file":"forged"}`, 401, "bad-signature")
 		if r := e.get("film"); r.State != bide.Waiting || r.Waiting[0].Attempt != 1 {
 			t.Errorf("after two forgeries: %v %v", r.State, r.Waiting)
 		}
@@ -251,7 +251,7 @@ func TestEndpoint(t *testing.T) {
 			t.Errorf("an event of yesterday: %v", err)
 		}
 		o.wantSent("POST", "/v1/endpoints/other", `{}`, 404, "not-found")
-		o.wantSent("POST", url, `{"job":"x"}`, 401, "bad_signature")
+		o.wantSent("POST", url, `{"job":"x"}`, 401, "bad-signature")
 		post(`not json`, 422, "invalid-input")
 		post(`{"job":""}`, 422, "invalid-input")
 		for i := range 101 {

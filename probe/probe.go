@@ -3,8 +3,8 @@
 // configuration, from the command line or over an API; a check written in Go is
 // [bide.Poll].
 //
-// [Poll] is what most need. [New] checks a Spec where it is registered, and a
-// [Probe] asks once with [Probe.Check].
+// [Poll] is what most need; [Loop] asks for good. [New] checks a Spec where it is
+// registered, and a [Probe] asks once with [Probe.Check].
 //
 // An answer is judged by the first of these that fits:
 //
@@ -64,13 +64,12 @@ func Environ(lookup func(name string) (value string, ok bool)) Option {
 }
 
 // Guard is for Specs that others give: only public addresses and the allowed
-// prefixes are reached, directly, and no environment variable is seen that
-// [Environ], given after it, does not show. What was refused, and why, is logged
-// and not told.
+// prefixes are reached, directly, and a reference to an environment variable is an
+// error, unless [Environ], given after it, says what may be seen. Which address was
+// refused, and why, is logged and not told.
 func Guard(allow ...netip.Prefix) Option {
 	return func(p *Probe) {
-		p.guarded = true
-		p.environ = func(string) (string, bool) { return "", false }
+		p.guarded, p.environ = true, nil
 		p.transport = netguard.Transport(newTransport(), allow...)
 	}
 }
@@ -104,6 +103,9 @@ func New(spec Spec, opts ...Option) (*Probe, error) {
 	}
 	if err := p.spec.check(); err != nil {
 		return nil, err
+	}
+	if field := p.spec.refers(); field != "" && p.environ == nil {
+		return nil, invalid(field, "refers to an environment variable; none is shown to specs that others give")
 	}
 	if p.guarded {
 		if err := netguard.CheckURL(p.spec.template()); err != nil {

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -16,6 +17,20 @@ func checkReferences(field, text string) error {
 		return invalid(field, "has a reference that is none; write ${env:NAME}, of letters, digits and _")
 	}
 	return nil
+}
+
+// refers returns the field that has a reference in it, "" for none.
+func (s *Spec) refers() string {
+	texts := map[string]string{"url": s.URL, "body": s.Body}
+	for name, value := range s.Headers {
+		texts["headers."+name] = value
+	}
+	for _, field := range slices.Sorted(maps.Keys(texts)) {
+		if reference.MatchString(texts[field]) {
+			return field
+		}
+	}
+	return ""
 }
 
 // secrets resolves the references of one request, and remembers what they stood

@@ -36,7 +36,7 @@ type Door struct {
 
 // Run tests the store behind the door, each case as a subtest.
 func Run(t *testing.T, door Door) {
-	for _, c := range slices.Concat(createCases, claimCases, commitCases, childCases, signalCases, factCases, controlCases, readCases, wakeCases, closeCases, scheduleCases,
+	for _, c := range slices.Concat(createCases, claimCases, lapseCases, commitCases, childCases, signalCases, factCases, controlCases, readCases, wakeCases, closeCases, scheduleCases,
 		streamCases, adminCases, listCases, followCases, keyCases) {
 		t.Run(c.name, func(t *testing.T) {
 			if c.lasting && door.Reopen == nil {

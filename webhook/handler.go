@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -47,6 +48,8 @@ type Endpoint struct {
 //	410  the run was canceled, was terminated or timed out
 //	413  the body is above MaxBody
 //	503  the store cannot be written; with Retry-After
+//
+// What is refused is told as a problem document (RFC 9457) with a stable code.
 type Handler struct {
 	client *bide.Client
 	cfg    Config
@@ -64,14 +67,30 @@ func NewHandler(store bide.Store, cfg Config) *Handler {
 		}
 	}
 	h := &Handler{client: bide.NewClient(store), cfg: cfg, mux: http.NewServeMux()}
-	h.mux.HandleFunc("POST /v1/hooks/{token}", h.hook)
-	h.mux.HandleFunc("POST /v1/endpoints/{source}", h.endpoint)
+	for pattern, deliver := range map[string]http.HandlerFunc{"/v1/hooks/{token}": h.hook, "/v1/endpoints/{source}": h.endpoint} {
+		h.mux.HandleFunc("POST "+pattern, deliver)
+		h.mux.HandleFunc(pattern, onlyPost)
+	}
+	h.mux.HandleFunc("/", nothing)
 	return h
+}
+
+func onlyPost(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Allow", http.MethodPost)
+	tell(w, r, methodNotAllowed, r.Method+" delivers nothing; POST does")
+}
+
+func nothing(w http.ResponseWriter, r *http.Request) {
+	tell(w, r, notFound, "there is nothing at this path")
 }
 
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
+	if r.URL.Path != path.Clean(r.URL.Path) { // the mux would redirect it
+		nothing(w, r)
+		return
+	}
 	h.mux.ServeHTTP(w, r)
 }
 
@@ -86,7 +105,7 @@ func (h *Handler) hook(w http.ResponseWriter, r *http.Request) {
 		if verify = h.cfg.Verifiers[target.Verify]; verify == nil {
 			h.cfg.Logger.Error("a webhook names a verifier that the handler was not given; its sender is told to try again",
 				"verifier", target.Verify, "run", target.Run)
-			h.busy(w, "no such verifier")
+			tell(w, r, overloaded, "no such verifier")
 			return
 		}
 	}
@@ -114,7 +133,7 @@ func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) {
 		err = errors.New("it names no key")
 	}
 	if err != nil {
-		problem(w, http.StatusUnprocessableEntity, "invalid-input", "the endpoint cannot tell what the event is about: "+err.Error())
+		tell(w, r, unfitInput, "the endpoint cannot tell what the event is about: "+err.Error())
 		return
 	}
 	receipt, err := h.client.DeliverEvent(r.Context(), source, key, d)
@@ -125,16 +144,16 @@ func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, v Verifier) (bide.Delivery, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		problem(w, http.StatusRequestEntityTooLarge, "payload-too-large", "the body is above "+strconv.Itoa(MaxBody)+" bytes")
+		tell(w, r, payloadTooLarge, "the body is above "+strconv.Itoa(MaxBody)+" bytes")
 		return bide.Delivery{}, false
 	}
 	if err != nil {
-		problem(w, http.StatusBadRequest, "invalid-input", "the body cannot be read")
+		tell(w, r, invalidInput, "the body cannot be read")
 		return bide.Delivery{}, false
 	}
 	d := bide.Delivery{ID: strings.TrimSpace(r.Header.Get("Webhook-Id")), Body: body}
 	if len(d.ID) > maxID {
-		problem(w, http.StatusBadRequest, "invalid-input", "header Webhook-Id is too long")
+		tell(w, r, invalidInput, "header Webhook-Id is too long")
 		return bide.Delivery{}, false
 	}
 	if v == nil {
@@ -143,7 +162,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, v Verifier) (bide
 	signed, err := v.Verify(r.Header, body, time.Now())
 	if err != nil {
 		h.cfg.Logger.Warn("a delivery is refused", "path", r.Pattern, "error", err)
-		problem(w, http.StatusUnauthorized, bide.Code(err), err.Error())
+		tell(w, r, badSignature, err.Error())
 		return bide.Delivery{}, false
 	}
 	d.ID = signed.ID // an id that is not signed proves nothing
@@ -167,24 +186,11 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, receipt bide.Re
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, bide.ErrNotFound):
-		problem(w, http.StatusNotFound, "not-found", "there is no such webhook")
+		tell(w, r, notFound, "there is no such webhook")
 	case errors.Is(err, bide.ErrGone):
-		problem(w, http.StatusGone, "gone", "the run that it was for has ended")
+		tell(w, r, gone, "the run that it was for has ended")
 	default:
 		h.cfg.Logger.Error("a delivery cannot be kept; its sender is told to try again", "path", r.Pattern, "error", err)
-		h.busy(w, "the delivery cannot be kept now")
+		tell(w, r, overloaded, "the delivery cannot be kept now")
 	}
-}
-
-func (h *Handler) busy(w http.ResponseWriter, detail string) {
-	w.Header().Set("Retry-After", "30")
-	problem(w, http.StatusServiceUnavailable, "overloaded", detail)
-}
-
-// problem answers with a problem document (RFC 9457).
-func problem(w http.ResponseWriter, status int, code, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status,
-		"code": code, "detail": detail})
 }

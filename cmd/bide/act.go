@@ -122,8 +122,8 @@ func newFail() *cobra.Command {
 }
 
 // eachRun is a verb that does the same to several runs: what fails for one does
-// not keep it from the others.
-func eachRun(use, short, done string, do func(*cobra.Command, bide.Store, string) error) *cobra.Command {
+// not keep it from the others. It returns what to say of the run.
+func eachRun(use, short string, do func(*cobra.Command, bide.Store, string) (string, error)) *cobra.Command {
 	c := &cobra.Command{
 		Use:   use + " ID...",
 		Short: short,
@@ -139,8 +139,8 @@ func eachRun(use, short, done string, do func(*cobra.Command, bide.Store, string
 		show := newScreen(c.ErrOrStderr())
 		code := exitOK
 		for _, id := range args {
-			err := do(c, store, id)
-			if isUnreachable(err) || c.Context().Err() != nil {
+			done, err := do(c, store, id)
+			if isUnreachable(err) || isRefused(err) || c.Context().Err() != nil {
 				return err
 			}
 			if err = t.explain(id, err); err == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,17 +16,45 @@ import (
 
 // A setting is a flag that the environment (BIDE_DB for --db) and a file may give
 // as well. What is nearer to the hand counts: flag, environment, file, default.
-var settings = []string{"db", "server", "token", "output", "addr", "public-url", "host", "origin", "tls-cert", "tls-key", "read-only"}
+var settings = []string{"db", "server", "token", "output", "addr", "public-url", "host", "origin", "tls-cert", "tls-key",
+	"read-only", "allow-private", "log-level"}
 
-const configFile = "bide.yaml"
+const (
+	configFile = "bide.yaml"
+	configEnv  = "BIDE_CONFIG"
+)
 
 func envOf(setting string) string {
 	return "BIDE_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
+// fromKubernetes are the variables that Kubernetes gives the containers beside a
+// service that is called bide, or bide-something.
+var fromKubernetes = regexp.MustCompile(`_SERVICE_(HOST|PORT(_\w+)?)$|_PORT(_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?$`)
+
+// checkEnviron refuses what looks like a setting and is none: it would be missed
+// only by what then does not happen.
+func checkEnviron(environ []string) error {
+	known := []string{configEnv}
+	for _, name := range settings {
+		known = append(known, envOf(name))
+	}
+	for _, line := range environ {
+		name, value, _ := strings.Cut(line, "=")
+		if !strings.HasPrefix(name, "BIDE_") || value == "" || slices.Contains(known, name) || fromKubernetes.MatchString(name) {
+			continue
+		}
+		return usage("%s: there is no such setting; there are %s", name, strings.Join(known, ", "))
+	}
+	return nil
+}
+
 // configure gives the flags of a command that were not on the command line what
 // the environment and the file say.
 func configure(c *cobra.Command) error {
+	if err := checkEnviron(os.Environ()); err != nil {
+		return err
+	}
 	file, err := readConfig(c)
 	if err != nil {
 		return err
@@ -79,8 +108,9 @@ func setting(flags *pflag.FlagSet, names ...string) {
 func isSetting(f *pflag.Flag) bool { return len(f.Annotations[settingMark]) > 0 }
 
 type config struct {
-	name   string
-	values map[string][]string // by setting
+	name    string
+	values  map[string][]string // by setting
+	senders senders
 }
 
 // readConfig reads the file that --config or BIDE_CONFIG names, or bide.yaml if
@@ -90,7 +120,7 @@ func readConfig(c *cobra.Command) (config, error) {
 	if flag := c.Flags().Lookup("config"); flag != nil {
 		name, given = flag.Value.String(), flag.Changed
 	}
-	if env := os.Getenv("BIDE_CONFIG"); !given && env != "" {
+	if env := os.Getenv(configEnv); !given && env != "" {
 		name, given = env, true
 	}
 	if name == "" {
@@ -102,39 +132,68 @@ func readConfig(c *cobra.Command) (config, error) {
 	} else if err != nil {
 		return config{}, usage("--config: %w", err)
 	}
-	values, err := parseConfig(data)
+	parsed, err := parseConfig(data)
 	if err != nil {
 		return config{}, usage("%s: %w", name, err)
 	}
-	return config{name, values}, nil
+	parsed.name = name
+	return parsed, nil
 }
 
-// parseConfig reads settings, each a scalar or a list of scalars.
-func parseConfig(data []byte) (map[string][]string, error) {
+// parseConfig reads settings, each a scalar or a list of scalars, and the senders of
+// webhooks.
+func parseConfig(data []byte) (config, error) {
+	c := config{values: map[string][]string{}}
 	var nodes map[string]yaml.Node
 	if err := yaml.Unmarshal(data, &nodes); err != nil {
-		return nil, fmt.Errorf("%s", strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n ", ""), "yaml: "))
+		return c, yamlError(err)
 	}
-	values := map[string][]string{}
 	for key, node := range nodes {
 		name := strings.ReplaceAll(key, "_", "-")
-		if !slices.Contains(settings, name) || strings.Contains(key, "-") {
-			return nil, fmt.Errorf("line %d: there is no key %q; there are %s", node.Line, key,
-				strings.ReplaceAll(strings.Join(settings, ", "), "-", "_"))
-		}
 		var err error
-		if node.Kind == yaml.SequenceNode {
+		switch {
+		case key == keyEndpoints:
+			c.senders.endpoints, err = parseSenders(&node, key)
+		case key == keyVerifiers:
+			c.senders.verifiers, err = parseSenders(&node, key)
+		case !slices.Contains(settings, name) || strings.Contains(key, "-"):
+			err = fmt.Errorf("line %d: there is no key %q; there are %s, %s, %s", node.Line, key,
+				strings.ReplaceAll(strings.Join(settings, ", "), "-", "_"), keyEndpoints, keyVerifiers)
+		default:
 			var list []string
-			err = node.Decode(&list)
-			values[name] = list
-		} else {
-			var one string
-			err = node.Decode(&one)
-			values[name] = []string{one}
+			if list, err = parseWords(&node); err != nil {
+				err = fmt.Errorf("line %d: %s: must be a word, or a list of words", node.Line, key)
+			}
+			c.values[name] = list
 		}
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %s: must be a word, or a list of words", node.Line, key)
+			return c, err
 		}
 	}
-	return values, nil
+	return c, nil
+}
+
+// yamlError is an error of the parser's on one line.
+func yamlError(err error) error {
+	return fmt.Errorf("%s", strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n ", ""), "yaml: "))
+}
+
+// resolved is the node that an alias stands for.
+func resolved(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
+}
+
+// parseWords reads a scalar or a list of scalars.
+func parseWords(node *yaml.Node) (list []string, err error) {
+	node = resolved(node)
+	if node.Kind == yaml.SequenceNode {
+		err = node.Decode(&list)
+		return list, err
+	}
+	list = make([]string, 1)
+	err = node.Decode(&list[0])
+	return list, err
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,20 +62,20 @@ func (d *demo) run(c *cobra.Command) error {
 		return err
 	}
 	defer store.Close()
-	s, err := newServer(store, server.Config{Addr: d.addr, Logger: log})
+	s, err := newServer(&d.target, store, server.Config{Addr: d.addr, Logger: log})
 	if err != nil {
 		return err
 	}
 	var working chan error
 	shown := make(chan struct{})
-	err = runServer(ctx, s, d.addr, func(url string) error {
+	err = runServer(ctx, &d.target, s, d.addr, func(url string) error {
 		if err := announce(ctx, store, url); err != nil {
 			return err
 		}
 		fmt.Fprintln(c.OutOrStdout(), url)
 		worker := bide.NewWorker(s.Store(), bide.WorkerConfig{PublicURL: url, GracePeriod: 2 * time.Second, Logger: log})
-		worker.Register(d.workflows()...)
-		if err := d.begin(ctx, store, url); err != nil {
+		worker.Register(d.workflows(bide.NewClient(store).Loop(demoLoop))...)
+		if err := d.begin(ctx, store); err != nil {
 			return err
 		}
 		working = make(chan error, 1)
@@ -81,6 +83,7 @@ func (d *demo) run(c *cobra.Command) error {
 			defer cancel() // should it fail, there is nothing to serve
 			working <- worker.Run(ctx)
 		}()
+		d.advise(url, approvalLink(ctx, store, url))
 		w := &watching{screen: d.show, store: store, format: table, seen: map[string]*watched{}}
 		go func() {
 			defer close(shown)
@@ -104,10 +107,12 @@ const (
 	demoHello    = "demo-hello"
 	demoResearch = "demo-research"
 	demoApproval = "demo-approval"
+
+	demoLoop = "demo-prices"
 )
 
-// begin starts the runs that are not there yet, and says what can be done.
-func (d *demo) begin(ctx context.Context, store bide.Store, url string) error {
+// begin starts the runs that are not there yet.
+func (d *demo) begin(ctx context.Context, store bide.Store) error {
 	again := bide.Existing
 	if d.fresh {
 		again = bide.Replace
@@ -132,22 +137,52 @@ func (d *demo) begin(ctx context.Context, store bide.Store, url string) error {
 	} else {
 		d.show.say("Three runs and a loop begin in %s, in process %d.", d.db, os.Getpid())
 	}
+	return nil
+}
+
+// linkWithin is how long the link to the approval is waited for, which is there at
+// once unless something else is wrong.
+const linkWithin = 10 * time.Second
+
+// approvalLink is the page at which a person answers the approval, "" if it is not
+// open.
+func approvalLink(ctx context.Context, store bide.Store, url string) string {
+	ctx, cancel := context.WithTimeout(ctx, linkWithin)
+	defer cancel()
+	for run, err := range bide.NewClient(store).Watch(ctx, demoApproval) {
+		if err != nil || run.State.Ended() || run.State == bide.Paused {
+			return ""
+		}
+		var link string
+		if json.Unmarshal(run.Values["link"], &link) == nil && link != "" {
+			return url + approvalPath + path.Base(link) // the server may have listened elsewhere then
+		}
+	}
+	return ""
+}
+
+// advise says what can be done.
+func (d *demo) advise(url, link string) {
 	flag := ""
 	if url != defaultServer {
 		flag = " --server " + url
 	}
 	d.show.say("")
+	if link != "" {
+		d.show.say("One of them waits for you; decide in a browser:")
+		d.show.say("  %s", link)
+		d.show.say("")
+	}
 	d.show.say("Try, in another terminal:")
 	for _, line := range [][2]string{
 		{program() + " list" + flag, "what each run waits for"},
 		{program() + " show " + demoResearch + flag, "one of them; also history, stream"},
 		{program() + " signal " + demoApproval + ` approval '{"approved":true}'` + flag, "answer the one that waits for you"},
-		{program() + " loop show demo-prices" + flag, "a loop that backs off"},
+		{program() + " loop show " + demoLoop + flag, "a loop that backs off"},
 		{fmt.Sprintf("kill -9 %d", os.Getpid()), "then the same command again: nothing that is done is done twice"},
 	} {
 		d.show.say("  %s", line[0])
 		d.show.say("      %s", line[1])
 	}
 	d.show.say("")
-	return nil
 }

@@ -13,12 +13,12 @@ import (
 // What bide demo runs. It pretends to work, for as long as real work might take;
 // all else is as in a program of one's own.
 
-func (d *demo) workflows() []bide.Definition {
+func (d *demo) workflows(loop *bide.LoopHandle) []bide.Definition {
 	return []bide.Definition{
 		bide.Define(demoHello, hello),
 		bide.Define(demoResearch, d.research),
 		bide.Define(demoApproval, approval),
-		bide.Loop("demo-prices", prices, bide.Every(5*time.Second), bide.MaxMultiplier(4), bide.RunImmediately{}),
+		bide.Loop(demoLoop, func(ctx context.Context) error { return prices(ctx, loop) }, bide.Every(5*time.Second), bide.MaxMultiplier(4), bide.RunImmediately{}),
 	}
 }
 
@@ -123,16 +123,18 @@ func (j demoJob) status(now time.Time) (jobStatus, error) {
 	return s, nil
 }
 
-// approval waits for a person, who follows the link or sends a signal.
+const approvalPath = "/v1/approvals/"
+
+// approval waits for a person, who decides on the page of the link or sends a signal.
 func approval(ctx bide.Context, what string) (any, error) {
 	link, err := bide.NewWebhook[any](ctx, "link")
 	if err != nil {
 		return nil, err
 	}
-	if err := bide.Publish(ctx, "asked", "may we "+what+"?"); err != nil {
+	if err := bide.Publish(ctx, "question", "May we "+what+"?"); err != nil { // what the page asks
 		return nil, err
 	}
-	if err := bide.Publish(ctx, "link", link.URL()); err != nil {
+	if err := bide.Publish(ctx, "link", link.ApprovalURL()); err != nil {
 		return nil, err
 	}
 	_, answer, err := bide.Race(ctx,
@@ -143,9 +145,14 @@ func approval(ctx bide.Context, what string) (any, error) {
 	return answer, err
 }
 
-// prices is asked at an interval, and works one minute in two.
-func prices(ctx context.Context) error {
-	if time.Now().Minute()%2 == 0 {
+// prices is asked at an interval. Three times it fails, from the first on, so that its
+// interval grows; then it works five times, and so on.
+func prices(ctx context.Context, loop *bide.LoopHandle) error {
+	s, err := loop.State(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Iterations%8 < 3 {
 		return errBusy
 	}
 	return bide.Publish(ctx, "teapot", 30+time.Now().Second()%10)

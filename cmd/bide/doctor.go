@@ -36,12 +36,19 @@ const (
 
 // examination gathers what bide doctor finds.
 type examination struct {
-	target *target
-	list   []finding
+	target      *target
+	list        []finding
+	unreachable bool
 }
 
 func (e *examination) note(check, verdict, found, mend string) {
 	e.list = append(e.list, finding{check, verdict, found, mend})
+}
+
+// fail notes an error.
+func (e *examination) fail(check string, err error, mend string) {
+	e.unreachable = e.unreachable || isUnreachable(err)
+	e.note(check, verdictFail, strings.TrimPrefix(inWords(err).Error(), "bide: "), mend)
 }
 
 func newDoctor() *cobra.Command {
@@ -49,7 +56,8 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Look for what is wrong, and say how to mend it",
 		Long: `Look for what is wrong, and say how to mend it: the file or the server, who works on
-it, runs that nobody serves, clocks. The exit code is 1 when something fails.`,
+it, runs that nobody serves, clocks. The exit code is 1 when something fails, 7 when
+the server or the database cannot be reached.`,
 		Args: arguments(cobra.NoArgs, "bide doctor"),
 	}
 	t, f := targetFlags(c), formatFlag(c)
@@ -68,6 +76,9 @@ it, runs that nobody serves, clocks. The exit code is 1 when something fails.`,
 			}
 			return cells(x.Check, x.Verdict, x.Found)
 		})
+		if err == nil && e.unreachable {
+			return &endedError{exitUnreachable}
+		}
 		if err == nil && slices.ContainsFunc(e.list, func(x finding) bool { return x.Verdict == verdictFail }) {
 			return &endedError{exitError}
 		}
@@ -77,7 +88,7 @@ it, runs that nobody serves, clocks. The exit code is 1 when something fails.`,
 }
 
 func (e *examination) examine(ctx context.Context) {
-	e.note("version", verdictOK, version(), "")
+	e.note("version", verdictOK, readBuild().String(), "")
 	ok, owner := true, 0
 	switch {
 	case e.target.server != "":
@@ -94,12 +105,12 @@ func (e *examination) examine(ctx context.Context) {
 		if strings.Contains(err.Error(), "open it once for writing") {
 			mend = e.target.command("migrate") + " does"
 		}
-		e.note("store", verdictFail, err.Error(), mend)
+		e.fail("store", err, mend)
 		return
 	}
 	defer s.Close()
 	if err := e.runs(ctx, s, owner); err != nil {
-		e.note("store", verdictFail, err.Error(), "")
+		e.fail("store", err, "")
 	}
 }
 
@@ -177,11 +188,13 @@ func (e *examination) server(ctx context.Context) bool {
 	sent := time.Now()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
+		e.unreachable = true
 		e.note("server", verdictFail, err.Error(), "start one with bide dev or bide serve, or name another with --server URL or --db FILE")
 		return false
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
+		e.unreachable = resp.StatusCode == http.StatusNotFound // somebody answers, but no bide server
 		e.note("server", verdictFail, url+" answers "+resp.Status, "its log says why")
 		return false
 	}
@@ -216,14 +229,10 @@ func (e *examination) runs(ctx context.Context, s bide.Store, owner int) error {
 	if err != nil {
 		return err
 	}
-	open, queued := int64(0), map[[2]string]*bide.Count{}
+	open := int64(0)
 	for i := range status.Counts {
-		c := &status.Counts[i]
-		if !c.State.Ended() {
+		if c := &status.Counts[i]; !c.State.Ended() {
 			open += c.Runs
-		}
-		if c.State == bide.Queued {
-			queued[[2]string{c.Queue, c.Workflow}] = c
 		}
 	}
 	e.note("runs", verdictOK, fmt.Sprintf("%d have not ended", open), "")
@@ -233,12 +242,11 @@ func (e *examination) runs(ctx context.Context, s bide.Store, owner int) error {
 		}
 		return nil
 	}
-	e.workers(&status, queued)
-	return nil
+	return e.workers(ctx, s, &status)
 }
 
 // workers says who works on which queue, and what nobody serves.
-func (e *examination) workers(status *bide.Status, queued map[[2]string]*bide.Count) {
+func (e *examination) workers(ctx context.Context, s bide.Store, status *bide.Status) error {
 	byQueue := map[string]int{}
 	for _, w := range status.Workers {
 		for _, q := range w.Queues {
@@ -253,15 +261,26 @@ func (e *examination) workers(status *bide.Status, queued map[[2]string]*bide.Co
 	}
 	for i := range status.Counts {
 		c := &status.Counts[i]
-		if queued[[2]string{c.Queue, c.Workflow}] != c || slices.ContainsFunc(status.Workers, func(w bide.WorkerInfo) bool {
+		if c.State != bide.Queued && c.State != bide.Canceling || slices.ContainsFunc(status.Workers, func(w bide.WorkerInfo) bool {
 			return slices.Contains(w.Queues, c.Queue) && slices.Contains(w.Workflows, c.Workflow)
 		}) {
 			continue
 		}
-		found := fmt.Sprintf("%s queued that no worker serves", count(int(c.Runs), "run"))
+		found := fmt.Sprintf("%s %v that no worker serves", count(int(c.Runs), "run"), c.State)
 		if !c.Oldest.IsZero() {
 			found += ", for " + short(time.Since(c.Oldest))
 		}
-		e.note("workflow "+c.Workflow, verdictWarn, found, "start a worker that has it registered and takes queue "+c.Queue)
+		mend := "start a worker that has it registered and takes queue " + c.Queue
+		if c.State == bide.Canceling {
+			one, err := s.Runs(ctx, bide.Query{States: []bide.State{c.State}, Workflow: c.Workflow, Queue: c.Queue, Limit: 1})
+			if err != nil {
+				return err
+			}
+			if len(one) > 0 {
+				mend += ", or end it at once: " + e.target.command("terminate", one[0].ID)
+			}
+		}
+		e.note("workflow "+c.Workflow, verdictWarn, found, mend)
 	}
+	return nil
 }

@@ -55,6 +55,14 @@ func inFlags(err error) error {
 	return usage("%s: %s", flag, invalid.Reason)
 }
 
+// reason is what is wrong with a field, without its name.
+func reason(err error) string {
+	if invalid, ok := errors.AsType[*bide.InvalidError](err); ok {
+		return invalid.Reason
+	}
+	return err.Error()
+}
+
 // parseHeaders reads headers as curl has them, 'Name: value'.
 func parseHeaders(lines []string) (map[string]string, error) {
 	headers := map[string]string{}

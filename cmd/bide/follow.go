@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/bide-dev/bide"
 )
@@ -33,6 +36,14 @@ func changes(store bide.Store, id string) (<-chan *bide.Run, func()) {
 		}
 	}()
 	return ticks, func() { close(done) }
+}
+
+// explainFollow says what to do about an error of a command that follows a run.
+func (t *target) explainFollow(ctx context.Context, c *cobra.Command, id string, err error) error {
+	if ctx.Err() != nil {
+		return said(fmt.Sprintf("interrupted; the run goes on, %s follows it again", t.command(c.Name(), id, "-f")), ctx.Err())
+	}
+	return t.explain(id, err)
 }
 
 // follow calls look, and again after each change of the run until it has ended.

@@ -39,7 +39,7 @@ func newHistory() *cobra.Command {
 			})
 		}
 		last := int64(0)
-		return t.explain(id, follow(ctx, store, id, func() error {
+		return t.explainFollow(ctx, c, id, follow(ctx, store, id, func() error {
 			records, err := store.History(ctx, id, last, 0)
 			if err != nil {
 				return err

@@ -32,7 +32,7 @@ func (s *selection) query() (bide.Query, error) {
 	for _, name := range s.states {
 		var state bide.State
 		if err := state.UnmarshalText([]byte(name)); err != nil {
-			return q, usage("--state: %w", err)
+			return q, usage("--state: %s", reason(err))
 		}
 		q.States = append(q.States, state)
 	}

@@ -33,10 +33,19 @@ func newLoopList() *cobra.Command {
 		}
 		now := time.Now()
 		return printAll(c.OutOrStdout(), *f, loops, "LOOP\tSTATE\tINTERVAL\tNEXT\tRUNS\tLAST ERROR", func(s bide.LoopState) string {
-			return cells(s.Name, loopWord(&s), interval(&s), upcoming(&s, now), fmt.Sprint(s.Iterations), cutTo(lastError(&s), 80))
+			return cells(s.Name, standingOf(&s), interval(&s), upcoming(&s, now), fmt.Sprint(s.Iterations), cutTo(lastError(&s), 80))
 		})
 	}
 	return c
+}
+
+// standingOf is the word for where a loop stands, of one that no worker has any more
+// too.
+func standingOf(s *bide.LoopState) string {
+	if s.Stopped {
+		return "stopped"
+	}
+	return loopWord(s)
 }
 
 func upcoming(s *bide.LoopState, now time.Time) string {
@@ -85,7 +94,7 @@ func printLoop(c *cobra.Command, s *bide.LoopState, now time.Time) error {
 		return fmt.Sprintf("%s, %s ago", t.Local().Format(time.DateTime), short(now.Sub(t)))
 	}
 	row("loop", s.Name)
-	row("state", loopWord(s))
+	row("state", standingOf(s))
 	row("next in", upcoming(s, now))
 	row("interval", interval(s))
 	if s.Interval != s.Effective && s.Interval > 0 {
@@ -111,9 +120,9 @@ func printLoop(c *cobra.Command, s *bide.LoopState, now time.Time) error {
 
 func (t *target) explainLoop(name string, err error) error {
 	if errors.Is(err, bide.ErrNotFound) {
-		return said(fmt.Sprintf("no loop %q; %s shows what there is", name, t.command("loop list")), err)
+		return said(fmt.Sprintf("no loop %q; %s shows what there is", name, t.command("loop", "list")), err)
 	}
-	if invalid, ok := errors.AsType[*bide.InvalidError](err); ok {
+	if invalid, ok := errors.AsType[*bide.InvalidError](err); ok && !isRefused(err) {
 		return fmt.Errorf("loop %s %s", name, invalid.Reason)
 	}
 	return err

@@ -62,25 +62,20 @@ program.`,
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "`FILE` with the loops")
 	c.Flags().StringVar(&db, "db", "", "`FILE` that keeps their state")
+	setting(c.Flags(), "db")
 	return c
 }
 
 func runLoops(c *cobra.Command, file, db string) error {
-	specs, err := readLoops(file)
+	if isPostgres(db) {
+		return usage("--db %s: what these loops know is kept in a file; --db '' keeps nothing", shownDB(db))
+	}
+	loops, err := readLoops(file)
 	if err != nil {
 		return err
 	}
-	var loops []bide.Definition
 	show := newScreen(c.ErrOrStderr())
 	table := &loopTable{screen: show, known: map[string]*loopLine{}}
-	for i := range specs {
-		loop, err := specs[i].loop()
-		if err != nil {
-			return usage("%s: loop %d (%s): %w", file, i+1, specs[i].Name, err)
-		}
-		loops = append(loops, loop)
-		table.known[specs[i].Name] = &loopLine{}
-	}
 	if db == "" {
 		db = ":memory:"
 	}
@@ -91,7 +86,10 @@ func runLoops(c *cobra.Command, file, db string) error {
 	defer store.Close()
 	worker := bide.NewWorker(store, bide.WorkerConfig{GracePeriod: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelError}))})
-	worker.Register(loops...)
+	for _, loop := range loops {
+		worker.Register(loop)
+		table.known[loop.Name()] = &loopLine{}
+	}
 	show.say("Running %s of %s; Ctrl-C ends it.", count(len(loops), "loop"), file)
 
 	ctx, cancel := context.WithCancel(c.Context())

@@ -52,8 +52,12 @@ func run(args []string) int {
 	if ended, ok := errors.AsType[*endedError](err); ok { // it has been said
 		return ended.code
 	}
+	code := exitCode(ctx, err)
+	if _, worded := errors.AsType[*saidError](err); code == exitInterrupted && !worded {
+		err = said("interrupted", err)
+	}
 	complain(os.Stderr, inWords(err))
-	return exitCode(ctx, err)
+	return code
 }
 
 // complain says what went wrong. Most of bide's own errors begin with its name.
@@ -70,6 +74,8 @@ func exitCode(ctx context.Context, err error) int {
 	var run *bide.RunError
 	var noWait *noWaitError
 	switch {
+	case isRefused(err):
+		return exitError
 	case isUsage(err):
 		return exitUsage
 	case errors.As(err, &run):
@@ -103,12 +109,24 @@ Exit codes: 0 done, 1 error, 2 wrong command line, 3 not found, 4 the run has fa
 130 interrupted.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(c, args[0])
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		SuggestionsMinimumDistance: 2,
 	}
 	root.PersistentFlags().String("config", "", "`FILE` with settings (default "+configFile+", if there is one)")
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return configure(c) }
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if c == root && c.Flags().NArg() > 0 { // the flag is one of the command that was meant
+			return unknownCommand(c, c.Flags().Arg(0))
+		}
+		return flagError(err)
+	})
 	group := func(id, title string, commands ...*cobra.Command) {
 		root.AddGroup(&cobra.Group{ID: id, Title: title})
 		for _, c := range commands {
@@ -132,6 +150,14 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// unknownCommand says what may have been meant.
+func unknownCommand(c *cobra.Command, name string) error {
+	if like := c.SuggestionsFor(name); len(like) > 0 {
+		return usage("there is no command %q; did you mean bide %s?", name, strings.Join(like, ", bide "))
+	}
+	return usage("there is no command %q; bide --help lists them", name)
+}
 
 // arguments makes what cobra says of arguments a usage error.
 func arguments(check cobra.PositionalArgs, mend string) cobra.PositionalArgs {

@@ -29,6 +29,7 @@ type pollFlags struct {
 	maxAttempts                    int
 	db, name, id                   string
 	fresh, json                    bool
+	output                         *format
 }
 
 const defaultTimeout = 10 * time.Minute
@@ -60,7 +61,7 @@ command goes on where it was.
 Exit codes: 0 it came, 1 error, 2 wrong command line, 4 it has failed, 5 it did not
 come in time, 130 interrupted.`,
 		Example: `  bide poll https://api.example.org/jobs/7 --until 'body.status == "completed"' --every 10s --timeout 10m
-  bide poll https://api.example.org/jobs/7 --strategy exponential --timeout 0 --db waits.db --json`,
+  bide poll https://api.example.org/jobs/7 --strategy exponential --timeout 0 --db waits.db -o json`,
 		Args: arguments(cobra.ExactArgs(1), "bide poll URL [flags]"),
 		RunE: func(c *cobra.Command, args []string) error {
 			in, err := f.input(c, args[0])
@@ -88,7 +89,10 @@ come in time, 130 interrupted.`,
 	flags.StringVar(&f.id, "id", "", "id of the wait in the file (default: made of what is waited for)")
 	flags.StringVar(&f.name, "name", "", "what to call it in messages (default: the URL)")
 	flags.BoolVar(&f.fresh, "fresh", false, "begin anew, should the file know this wait already")
-	flags.BoolVar(&f.json, "json", false, "print one JSON object: state, attempts, elapsed_ms, status, body")
+	f.output = formatFlag(c)
+	flags.Lookup("output").Usage = "`FORMAT`: table prints the answer; json and jsonl one object: state, attempts, elapsed_ms, status, body"
+	flags.BoolVar(&f.json, "json", false, "the same as -o json")
+	setting(flags, "db")
 	return c
 }
 
@@ -143,6 +147,8 @@ func (f *pollFlags) input(c *cobra.Command, url string) (pollInput, error) {
 		return in, usage("--max-attempts %d: is negative; 0 is no bound", f.maxAttempts)
 	case f.strategy == "eta" && f.eta == "" && f.progress == "":
 		return in, usage("--strategy eta: needs --eta or --progress, to know what is left")
+	case isPostgres(f.db):
+		return in, usage("--db %s: a wait of bide poll is kept in a file; --db '' keeps none", shownDB(f.db))
 	case f.db == "" && (f.id != "" || f.fresh):
 		return in, usage("--id and --fresh are about what a file keeps; give --db FILE too")
 	}
@@ -199,7 +205,9 @@ func (f *pollFlags) poll(c *cobra.Command, in pollInput) error {
 		file = ":memory:"
 	}
 	store, err := sqlite.Open(file)
-	if err != nil {
+	if inUse, ok := errors.AsType[*sqlite.InUseError](err); ok {
+		return said(fmt.Sprintf("%s belongs to process %d (%s): name another file, or --db '' for none", f.db, inUse.Owner.PID, inUse.Owner.Program), err)
+	} else if err != nil {
 		return err
 	}
 	defer store.Close()

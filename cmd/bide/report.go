@@ -91,7 +91,7 @@ func describe(o probe.Observation) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", o.Status, cutTo(content, 100)))
 }
 
-// outcome is what --json prints.
+// outcome is what -o json prints.
 type outcome struct {
 	ID        string          `json:"id,omitempty"` // in the file
 	State     string          `json:"state"`        // succeeded, failed, timed_out or interrupted
@@ -170,7 +170,7 @@ func (f *pollFlags) report(c *cobra.Command, show *screen, client *bide.Client, 
 	default:
 		return err
 	}
-	if f.json {
+	if f.json || *f.output != table {
 		data, err := json.Marshal(out)
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ Exit codes: 0 it succeeded, 1 it has not ended, 3 there is no such run, 4 it fai
 			return t.explain(args[0], err)
 		}
 		if !run.State.Ended() {
-			return fmt.Errorf("run %s is %v; %s waits for its end", run.ID, run.State, t.command("result "+run.ID+" --wait"))
+			return fmt.Errorf("run %s is %v; %s waits for its end", run.ID, run.State, t.command("result", run.ID, "--wait"))
 		}
 		return printResult(c, t, *f, &run)
 	}
@@ -54,7 +54,7 @@ func await(c *cobra.Command, t *target, store bide.Store, f format, id string) e
 	_, err := handle.Result(c.Context(), bide.TerminalProgress(c.ErrOrStderr()))
 	if _, ended := errors.AsType[*bide.RunError](err); err != nil && !ended {
 		if errors.Is(err, context.Canceled) {
-			return said(fmt.Sprintf("interrupted; the run goes on, %s waits again", t.command("result "+id+" --wait")), err)
+			return said(fmt.Sprintf("interrupted; the run goes on, %s waits again", t.command("result", id, "--wait")), err)
 		}
 		return t.explain(id, err)
 	}
@@ -80,7 +80,7 @@ func printResult(c *cobra.Command, t *target, f format, r *bide.Run) error {
 	}
 	if r.State != bide.Succeeded {
 		err := &bide.RunError{ID: r.ID, State: r.State, Err: r.Error.Err()}
-		return said(fmt.Sprintf("%v; %s shows why", err, t.command("history "+r.ID)), err)
+		return said(fmt.Sprintf("%v; %s shows why", err, t.command("history", r.ID)), err)
 	}
 	if f != table {
 		return nil

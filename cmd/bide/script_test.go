@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/bide-dev/bide"
+	"github.com/bide-dev/bide/server"
 )
 
 func TestMain(m *testing.M) {
@@ -151,5 +154,30 @@ func TestNotATerminal(t *testing.T) {
 	defer f.Close()
 	if newScreen(f).live() {
 		t.Error("a file is taken for a terminal")
+	}
+}
+
+// A key was not used before it was made, though its use is noted to the hour.
+func TestLastUse(t *testing.T) {
+	made := time.Date(2026, 11, 21, 14, 1, 0, 0, time.UTC)
+	for used, want := range map[time.Time]time.Time{
+		{}:                             {},
+		made.Truncate(time.Hour):       made,
+		made.Add(time.Hour):            made.Add(time.Hour),
+		made.Add(-30 * 24 * time.Hour): made,
+	} {
+		if got := lastUse(&server.Key{CreatedAt: made, LastUsedAt: used}); !got.Equal(want) {
+			t.Errorf("used %v: %v, want %v", used, got, want)
+		}
+	}
+}
+
+func TestStoppedLoop(t *testing.T) {
+	stopped := bide.LoopState{Name: "a", Stopped: true, NextAt: time.Now().Add(time.Hour)}
+	if got := standingOf(&stopped) + upcoming(&stopped, time.Now()); got != "stopped" {
+		t.Errorf("a loop that was stopped shows as %q", got)
+	}
+	if got := standingOf(&bide.LoopState{Name: "a"}); got != waiting {
+		t.Errorf("a new loop shows as %q", got)
 	}
 }

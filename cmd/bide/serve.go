@@ -1,13 +1,15 @@
 package main
 
 import (
+	"log/slog"
+
 	"github.com/spf13/cobra"
 
 	"github.com/bide-dev/bide/server"
 )
 
 func newServe() *cobra.Command {
-	t, cfg := &target{}, server.Config{}
+	t, cfg, level := &target{}, server.Config{}, slog.LevelInfo
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a file or a Postgres database to other machines",
@@ -18,7 +20,21 @@ An address that other machines can reach needs an API key in the store, and from
 the first key on every request needs one:
 
   bide token create me --scope admin --db bide.db
-  bide serve --db bide.db --addr :7433 --tls-cert cert.pem --tls-key key.pem`,
+  bide serve --db bide.db --addr :7433 --tls-cert cert.pem --tls-key key.pem
+
+Its log, on stderr, has a line msg=audit for each request that changes something:
+who, what and which run.
+
+Services that can be given one URL only, for all jobs, are named in bide.yaml; they
+deliver to /v1/endpoints/SOURCE, and a run receives it by bide.ReceiveEvent:
+
+  endpoints:
+    - source: stripe
+      scheme: stripe               # standard, github, stripe, slack, none
+      secret: ${env:STRIPE_SECRET} # or a list, while it is replaced
+      key: body.data.object.id     # CEL: what the event is about
+  verifiers:                       # for webhooks made with bide.VerifiedBy
+    - {name: render, scheme: standard, secret: "${env:RENDER_SECRET}"}`,
 		Args: arguments(cobra.NoArgs, "bide serve --db FILE|postgres://... [flags]"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if t.db == "" {
@@ -27,7 +43,7 @@ the first key on every request needs one:
 			if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
 				return usage("--tls-cert and --tls-key belong together; give both or neither")
 			}
-			return serve(c, t, cfg, "bide serve")
+			return serve(c, t, cfg, level, "bide serve")
 		},
 	}
 	flags := c.Flags()
@@ -40,6 +56,8 @@ the first key on every request needs one:
 	flags.StringSliceVar(&cfg.Hosts, "host", nil, "`NAMES` that a proxy passes on as the host")
 	flags.StringSliceVar(&cfg.Origins, "origin", nil, "`ORIGINS`, https://app.example.com, whose pages may use the server")
 	flags.BoolVar(&cfg.ReadOnly, "read-only", false, "refuse all that changes anything")
-	setting(flags, "db", "addr", "public-url", "tls-cert", "tls-key", "host", "origin", "read-only")
+	flags.BoolVar(&cfg.AllowPrivate, "allow-private", false, "let webhooks and probe loops reach private addresses too")
+	setting(flags, "db", "addr", "public-url", "tls-cert", "tls-key", "host", "origin", "read-only", "allow-private")
+	logLevelFlag(c, &level)
 	return c
 }

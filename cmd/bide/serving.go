@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/bide-dev/bide"
 	"github.com/bide-dev/bide/server"
 )
@@ -19,12 +21,14 @@ import (
 var serveFlag = map[string]string{"Addr": "--addr", "TLSCert": "--tls-cert", "Hosts": "--host", "Origins": "--origin", "PublicURL": "--public-url"}
 
 // newServer makes a server, and names the flag that is wrong if one is.
-func newServer(store bide.Store, cfg server.Config) (*server.Server, error) {
+func newServer(t *target, store bide.Store, cfg server.Config) (*server.Server, error) {
 	s, err := server.New(store, cfg)
-	return s, inServeFlags(err)
+	return s, t.inServeFlags(err)
 }
 
-func inServeFlags(err error) error {
+// inServeFlags names the flag in the place of the field, and the store in the
+// command that makes a key.
+func (t *target) inServeFlags(err error) error {
 	invalid, ok := errors.AsType[*bide.InvalidError](err)
 	if !ok {
 		return err
@@ -33,7 +37,8 @@ func inServeFlags(err error) error {
 	if flag == "" {
 		flag = invalid.Field
 	}
-	return usage("%s: %s", flag, invalid.Reason)
+	return usage("%s: %s", flag, strings.ReplaceAll(invalid.Reason,
+		"bide token create --scope admin", t.command("token", "create", "--scope", "admin")))
 }
 
 // listening is how often it is looked whether a server listens yet.
@@ -41,7 +46,7 @@ const listening = 5 * time.Millisecond
 
 // runServer runs the server until ctx ends, and calls ready with its URL once it
 // listens.
-func runServer(ctx context.Context, s *server.Server, addr string, ready func(url string) error) error {
+func runServer(ctx context.Context, t *target, s *server.Server, addr string, ready func(url string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -51,7 +56,7 @@ func runServer(ctx context.Context, s *server.Server, addr string, ready func(ur
 	for s.URL() == "" {
 		select {
 		case err := <-ended:
-			return listenError(addr, err)
+			return t.listenError(addr, err)
 		case <-ticker.C:
 		}
 	}
@@ -59,14 +64,42 @@ func runServer(ctx context.Context, s *server.Server, addr string, ready func(ur
 		cancel()
 		return errors.Join(err, <-ended)
 	}
-	return listenError(addr, <-ended)
+	return t.listenError(addr, <-ended)
 }
 
-func listenError(addr string, err error) error {
+func (t *target) listenError(addr string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return said(fmt.Sprintf("%s is taken, perhaps by another bide; --addr 127.0.0.1:0 takes a free port", addr), err)
 	}
-	return inServeFlags(err)
+	return t.inServeFlags(err)
+}
+
+// logLevelFlag adds the flag that says how much is logged.
+func logLevelFlag(c *cobra.Command, level *slog.Level) {
+	c.Flags().Var(&levelValue{level}, "log-level", "`LEVEL` of what is logged: debug, info, warn or error")
+	setting(c.Flags(), "log-level")
+}
+
+type levelValue struct{ level *slog.Level }
+
+// String implements [pflag.Value].
+func (v *levelValue) String() string {
+	if v.level == nil { // as pflag asks for the zero value
+		return ""
+	}
+	return strings.ToLower(v.level.String())
+}
+
+// Type implements [pflag.Value].
+func (*levelValue) Type() string { return "level" }
+
+// Set implements [pflag.Value].
+func (v *levelValue) Set(s string) error {
+	switch s {
+	case "debug", "info", "warn", "error":
+		return v.level.UnmarshalText([]byte(s))
+	}
+	return fmt.Errorf("%q is none of debug, info, warn, error", s)
 }
 
 // logTo is a log on the screen.

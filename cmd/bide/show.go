@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bide-dev/bide"
+	"github.com/bide-dev/bide/sqlite"
 )
 
 func newShow() *cobra.Command {
@@ -37,10 +39,11 @@ history (bide history ID).`,
 		if *f != table {
 			return printJSON(c.OutOrStdout(), run)
 		}
-		if err := printRun(c.OutOrStdout(), &run, time.Now()); err != nil {
+		stuck := run.State == bide.Canceling && !t.mayBeServed(c.Context(), store, &run)
+		if err := printRun(c.OutOrStdout(), &run, time.Now(), stuck); err != nil {
 			return err
 		}
-		if tip := t.advice(&run); tip != "" {
+		if tip := t.advice(&run, stuck); tip != "" {
 			newScreen(c.ErrOrStderr()).say("%s", tip)
 		}
 		return nil
@@ -51,8 +54,13 @@ history (bide history ID).`,
 // shown is how much of a payload is shown to people; -o json has it whole.
 const shown = 300
 
-func printRun(w io.Writer, r *bide.Run, now time.Time) error {
-	for _, line := range standing(r, now) {
+// printRun prints all of a run; stuck says that nobody is there who would cancel it.
+func printRun(w io.Writer, r *bide.Run, now time.Time, stuck bool) error {
+	lines := standing(r, now)
+	if stuck {
+		lines = []string{fmt.Sprintf("canceling; no worker is there that serves workflow %s, queue %s", r.Workflow, r.Queue)}
+	}
+	for _, line := range lines {
 		fmt.Fprintln(w, plain(line))
 	}
 	fmt.Fprintln(w)
@@ -107,7 +115,7 @@ func standing(r *bide.Run, now time.Time) []string {
 	}
 	switch {
 	case r.State.Ended():
-		return []string{fmt.Sprintf("%s after %s", strings.ReplaceAll(r.State.String(), "_", " "), short(r.EndedAt.Sub(r.CreatedAt)))}
+		return []string{fmt.Sprintf("%s after %s", stateWord(r.State), short(r.EndedAt.Sub(r.CreatedAt)))}
 	case r.State == bide.Canceling:
 		return append([]string{"canceling"}, waits...)
 	case len(waits) > 0:
@@ -115,6 +123,8 @@ func standing(r *bide.Run, now time.Time) []string {
 	}
 	return []string{"running"}
 }
+
+func stateWord(s bide.State) string { return strings.ReplaceAll(s.String(), "_", " ") }
 
 // progressOf is the progress with a bar.
 func progressOf(r *bide.Run) string {
@@ -136,21 +146,38 @@ func bar(percent float64) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
 }
 
+// mayBeServed reports whether there may be a worker for a run. Of a file that another
+// program has only that program knows.
+func (t *target) mayBeServed(ctx context.Context, store bide.Store, r *bide.Run) bool {
+	if t.db == "" || isPostgres(t.db) {
+		return served(ctx, store, r.Queue, r.Workflow)
+	}
+	owner, err := sqlite.Open(t.db)
+	if err != nil {
+		return true
+	}
+	_ = owner.Close()
+	return false
+}
+
 // advice is what can be done about how a run stands, "" if nothing need be.
-func (t *target) advice(r *bide.Run) string {
+func (t *target) advice(r *bide.Run, stuck bool) string {
+	if stuck {
+		return fmt.Sprintf("Start one, or %s ends it at once.", t.change("terminate", r.ID))
+	}
 	switch r.State {
 	case bide.Failed, bide.TimedOut, bide.Canceled, bide.Terminated:
 		return fmt.Sprintf("%s shows what it did; %s lets it try again from where it failed.",
-			t.command("history "+r.ID), t.change("retry "+r.ID))
+			t.command("history", r.ID), t.change("retry", r.ID))
 	case bide.Paused:
-		return t.change("resume "+r.ID) + " lets it go on."
+		return t.change("resume", r.ID) + " lets it go on."
 	}
 	for _, w := range r.Waiting {
 		switch w.Kind {
 		case bide.KindReceive:
-			return fmt.Sprintf("%s answers it.", t.change(fmt.Sprintf("signal %s %s JSON", r.ID, w.Name)))
+			return fmt.Sprintf("%s answers it.", t.change("signal", r.ID, w.Name, "JSON"))
 		case bide.KindPoll, bide.KindRetry:
-			return fmt.Sprintf("%s looks now.", t.change(fmt.Sprintf("check %s %s", r.ID, w.Name)))
+			return fmt.Sprintf("%s looks now.", t.change("check", r.ID, w.Name))
 		case bide.KindQueue:
 			return t.command("doctor") + " says whether anyone works on it."
 		}

@@ -77,9 +77,14 @@ func (f *startFlags) start(c *cobra.Command, t *target, out format, name string)
 	defer func() { _ = store.Close() }()
 	workflow := anyWorkflow(name)
 	run, err := workflow.Start(ctx, bide.NewClient(store), input, options...)
-	if invalid, ok := errors.AsType[*bide.InvalidError](err); ok {
+	invalid, isInvalid := errors.AsType[*bide.InvalidError](err)
+	switch taken, isTaken := errors.AsType[*bide.ConflictError](err); {
+	case isInvalid && !isRefused(err):
 		return usage("--%s: %s", invalid.Field, invalid.Reason) // its fields are named as the flags are
-	} else if err != nil {
+	case isTaken:
+		return usage("--id %s: is taken by a run of another workflow or with another input; %s shows it, another id starts another",
+			quote(taken.ID), t.command("show", taken.ID))
+	case err != nil:
 		return err
 	}
 	show := newScreen(c.ErrOrStderr())

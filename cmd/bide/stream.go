@@ -51,7 +51,7 @@ jsonl each piece is an object: seq, path, name, attempt, at, data (base64).`,
 					err = printChunk(&chunk)
 				}
 				if err != nil {
-					return t.explain(id, err)
+					return t.explainFollow(ctx, c, id, err)
 				}
 			}
 			return nil

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -99,26 +101,57 @@ func (t *target) write(ctx context.Context, mayBeNew bool) (bide.Store, error) {
 }
 
 func (t *target) missing() error {
-	return fmt.Errorf("there is no file %s; bide dev --db %s makes it", t.db, t.db)
+	return fmt.Errorf("there is no file %s; %s makes it", t.db, t.command("dev"))
 }
 
-// command is a command line on the same store, to be said in messages.
-func (t *target) command(verb string) string {
+// command is a command line on the same store, to be said in messages: what is
+// copied from there works in a shell.
+func (t *target) command(words ...string) string {
 	switch {
-	case t.db != "" && !isPostgres(t.db):
-		return "bide " + verb + " --db " + t.db
+	case t.db != "":
+		words = append(words, "--db", sharedDB(t.db))
 	case t.server != "" && t.server != defaultServer:
-		return "bide " + verb + " --server " + t.server
+		words = append(words, "--server", t.server)
 	}
-	return "bide " + verb
+	line := "bide"
+	for _, w := range words {
+		line += " " + quote(w)
+	}
+	return line
 }
 
 // change is command for what changes the store: whoever has a file open does that.
-func (t *target) change(verb string) string {
+func (t *target) change(words ...string) string {
 	if t.served != "" {
-		return (&target{server: t.served}).command(verb)
+		return (&target{server: t.served}).command(words...)
 	}
-	return t.command(verb)
+	return t.command(words...)
+}
+
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// quote makes a text one word of a shell's command line.
+func quote(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// sharedDB is a database as a command line in a message has it: of one that has a
+// password, or may have, there is no more than what it is.
+func sharedDB(db string) string {
+	if !isPostgres(db) {
+		return db
+	}
+	u, err := url.Parse(db)
+	if err != nil || u.RawQuery != "" {
+		return "postgres://..."
+	}
+	if _, secret := u.User.Password(); secret {
+		return "postgres://..."
+	}
+	return db
 }
 
 // explain says what to do about an error that is about a run.
@@ -127,7 +160,7 @@ func (t *target) explain(id string, err error) error {
 	case errors.Is(err, bide.ErrNotFound):
 		return said(fmt.Sprintf("no run %q; %s shows what there is", id, t.command("list")), err)
 	case errors.Is(err, bide.ErrRunEnded):
-		return said(fmt.Sprintf("run %s has ended; %s shows how", id, t.command("show "+id)), err)
+		return said(fmt.Sprintf("run %s has ended; %s shows how", id, t.command("show", id)), err)
 	}
 	return err
 }

@@ -30,6 +30,13 @@ func testWorkflows() []bide.Definition {
 			})
 		}),
 		bide.Define("approval", func(ctx bide.Context, _ any) (any, error) {
+			err := bide.Do(ctx, "ask", func(ctx context.Context) error {
+				_, err := fmt.Fprintln(bide.Stream(ctx), "may we?")
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
 			return bide.Receive[any](ctx, "approval", bide.Timeout(time.Hour))
 		}),
 		bide.Define("asleep", func(ctx bide.Context, _ any) (string, error) { return "awake", bide.Sleep(ctx, time.Hour) }),

@@ -65,7 +65,7 @@ takes runs and works on them; admin makes keys and purges.`,
 			return err
 		}
 		secret, key, err := server.CreateKey(c.Context(), store, name, list, ttl)
-		if invalid, ok := errors.AsType[*bide.InvalidError](err); ok {
+		if invalid, ok := errors.AsType[*bide.InvalidError](err); ok && !isRefused(err) {
 			return usage("--%s: %s", strings.TrimSuffix(invalid.Field, "s"), invalid.Reason)
 		} else if err != nil {
 			return err
@@ -122,10 +122,19 @@ func newTokenList() *cobra.Command {
 			for _, s := range k.Scopes {
 				scopes = append(scopes, string(s))
 			}
-			return cells(k.ID, k.Name, strings.Join(scopes, ","), dateOf(k.CreatedAt), dateOf(k.LastUsedAt), dateOf(k.ExpiresAt))
+			return cells(k.ID, k.Name, strings.Join(scopes, ","), dateOf(k.CreatedAt), dateOf(lastUse(&k)), dateOf(k.ExpiresAt))
 		})
 	}
 	return c
+}
+
+// lastUse is when a key was last used. That is noted to the hour, which may have
+// begun before there was the key.
+func lastUse(k *server.Key) time.Time {
+	if !k.LastUsedAt.IsZero() && k.LastUsedAt.Before(k.CreatedAt) {
+		return k.CreatedAt
+	}
+	return k.LastUsedAt
 }
 
 func dateOf(t time.Time) string {
@@ -150,7 +159,7 @@ func newTokenRevoke() *cobra.Command {
 		defer store.Close()
 		err = server.RevokeKey(c.Context(), store, args[0])
 		if errors.Is(err, bide.ErrNotFound) {
-			return said(fmt.Sprintf("no key %q; %s shows what there is", args[0], t.command("token list")), err)
+			return said(fmt.Sprintf("no key %q; %s shows what there is", args[0], t.command("token", "list")), err)
 		} else if err != nil {
 			return err
 		}

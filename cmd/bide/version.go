@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -9,29 +10,50 @@ import (
 )
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print what this program was built from",
 		Args:  arguments(cobra.NoArgs, "bide version"),
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(c.OutOrStdout(), version())
-			return err
-		},
 	}
+	f := formatFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		b := readBuild()
+		if *f != table {
+			return printJSON(c.OutOrStdout(), b)
+		}
+		_, err := fmt.Fprintln(c.OutOrStdout(), b)
+		return err
+	}
+	return c
 }
 
-// version is what the go command has stamped the program with.
-func version() string {
-	number, revision := "(devel)", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			number = info.Main.Version
-		}
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = ", revision " + s.Value
-			}
+// build is what the go command has stamped the program with.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func readBuild() build {
+	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.Version = cmp.Or(info.Main.Version, b.Version)
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			b.Revision = s.Value
 		}
 	}
-	return fmt.Sprintf("bide %s%s, %s %s/%s", number, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return b
+}
+
+func (b build) String() string {
+	revision := ""
+	if b.Revision != "" {
+		revision = ", revision " + b.Revision
+	}
+	return fmt.Sprintf("bide %s%s, %s %s", b.Version, revision, b.Go, b.Platform)
 }

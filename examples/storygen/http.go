@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/netip"
+	"net/url"
 
 	"github.com/bide-dev/bide"
 	"github.com/bide-dev/bide/api"
@@ -51,7 +53,27 @@ func newHandler(runs *bide.Client, workflow *bide.Workflow[Request, Story], m *m
 		w.WriteHeader(http.StatusAccepted)
 		_ = json.NewEncoder(w).Encode(map[string]string{"id": run.ID()})
 	})
-	return mux
+	return guarded(mux)
+}
+
+// guarded keeps out the pages of other sites, which a browser on this machine might
+// have open: they may send a POST without asking (cross-origin), or have a name of
+// their own point here (DNS rebinding), which shows as the Host. An address cannot be
+// rebound.
+func guarded(h http.Handler) http.Handler {
+	protect := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := (&url.URL{Host: r.Host}).Hostname()
+		if _, err := netip.ParseAddr(name); err != nil && name != "localhost" {
+			problem(w, http.StatusMisdirectedRequest, "misdirected", "Host", "is not a name of this service")
+			return
+		}
+		if err := protect.Check(r); err != nil {
+			problem(w, http.StatusForbidden, "cross-origin", "Origin", "is another site")
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // problem answers as bide's API does, by RFC 9457.

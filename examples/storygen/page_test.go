@@ -17,7 +17,7 @@ func TestPage(t *testing.T) {
 	inBubble(t, func(s *service) {
 		get := func(name string) *httptest.ResponseRecorder {
 			w := httptest.NewRecorder()
-			s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, name, nil))
+			s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, here+name, nil))
 			return w
 		}
 		index := get("/").Body.String()
@@ -67,7 +67,7 @@ func TestDist(t *testing.T) {
 func TestStartTwice(t *testing.T) {
 	inBubble(t, func(s *service) {
 		ask := func(body string) (int, string) {
-			r := httptest.NewRequest(http.MethodPost, "/stories", strings.NewReader(body))
+			r := httptest.NewRequest(http.MethodPost, here+"/stories", strings.NewReader(body))
 			r.Header.Set("Idempotency-Key", "k1")
 			w := httptest.NewRecorder()
 			s.handler.ServeHTTP(w, r)

@@ -15,6 +15,9 @@ import (
 	"github.com/bide-dev/bide/sqlite"
 )
 
+// here is where the page is.
+const here = "http://localhost"
+
 // service is the whole of it in a bubble of virtual time, without a network.
 type service struct {
 	*testing.T
@@ -49,7 +52,7 @@ func inBubble(t *testing.T, fn func(*service)) {
 func (s *service) call(method, path, body string) (int, map[string]any) {
 	s.Helper()
 	w := httptest.NewRecorder()
-	s.handler.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	s.handler.ServeHTTP(w, httptest.NewRequest(method, here+path, strings.NewReader(body)))
 	var answer map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 		s.Fatalf("%s %s: %d %s", method, path, w.Code, w.Body)
@@ -130,4 +133,51 @@ func TestCancelStopsTheWork(t *testing.T) {
 			s.Errorf("canceled, the run is %v", run["state"])
 		}
 	})
+}
+
+// A page of another site in a browser on this machine gets nothing done here.
+func TestOtherSites(t *testing.T) {
+	for _, c := range []struct {
+		name, host, origin, site string
+		want                     int
+	}{
+		{"our page", "127.0.0.1:7080", "http://127.0.0.1:7080", "same-origin", 202},
+		{"our page by name", "localhost:7080", "http://localhost:7080", "same-origin", 202},
+		{"our page by IPv6", "[::1]:7080", "http://[::1]:7080", "", 202},
+		{"curl", "localhost:7080", "", "", 202},
+		{"another site", "127.0.0.1:7080", "http://evil.example", "cross-site", 403},
+		{"another site, older browser", "127.0.0.1:7080", "http://evil.example", "", 403},
+		{"another port", "127.0.0.1:7080", "http://127.0.0.1:9999", "same-site", 403},
+		{"a name that was rebound", "evil.example", "http://evil.example", "same-origin", 421},
+		{"a name that was rebound, with port", "evil.example:7080", "http://evil.example:7080", "", 421},
+		{"a name like ours", "localhost.evil.example", "", "", 421},
+		{"no host", "", "", "", 421},
+	} {
+		inBubble(t, func(s *service) {
+			for _, path := range []string{"/stories", "/v1/runs"} {
+				r := httptest.NewRequest("POST", path, strings.NewReader(`{"project":"owl","chapters":1}`))
+				if path == "/v1/runs" {
+					r = httptest.NewRequest("POST", path, strings.NewReader(`{"workflow":"story","input":{"project":"owl","chapters":1}}`))
+				}
+				r.Host = c.host
+				r.Header.Set("Content-Type", "application/json")
+				for name, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site} {
+					if value != "" {
+						r.Header.Set(name, value)
+					}
+				}
+				w := httptest.NewRecorder()
+				s.handler.ServeHTTP(w, r)
+				if w.Code != c.want {
+					s.Errorf("%s, %s: %d %s, want %d", c.name, path, w.Code, w.Body, c.want)
+				}
+			}
+			r := httptest.NewRequest("GET", "/model", nil) // to read is refused to a rebound name too
+			r.Host = c.host
+			w := httptest.NewRecorder()
+			if s.handler.ServeHTTP(w, r); (w.Code == 421) != (c.want == 421) {
+				s.Errorf("%s: GET %d", c.name, w.Code)
+			}
+		})
+	}
 }
