@@ -33,6 +33,13 @@ type HookTarget struct {
 	c      *Client
 }
 
+// Path is that of the verb in the run's history that made the webhook, with "~2" and so
+// on behind it after [ContinueAsNew].
+func (h *HookTarget) Path() string { return h.path }
+
+// Over reports whether the run goes on without a delivery: the wait is past.
+func (h *HookTarget) Over() bool { return h.over }
+
 // Hook finds what a webhook's token leads to, or returns [ErrNotFound].
 func (c *Client) Hook(ctx context.Context, token string) (*HookTarget, error) {
 	facts, err := c.store.Facts(ctx, factHook, hookKey(token))

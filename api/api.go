@@ -10,10 +10,12 @@ package api
 import (
 	_ "embed"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,7 +44,10 @@ type Config struct {
 	RequireKey bool
 	// AllowPrivate lets a run's webhook lead to a private address.
 	AllowPrivate bool
-	Logger       *slog.Logger // default slog.Default()
+	// Loops, if set, lets loops be made over HTTP (PUT /v1/loops/{name}). It has to run
+	// them, too.
+	Loops  Loops
+	Logger *slog.Logger // default slog.Default()
 }
 
 // Handler serves the API. It neither authenticates nor authorises: wrap it.
@@ -75,7 +80,10 @@ func NewHandler(store bide.Store, cfg Config) *Handler {
 	h.close = sync.OnceFunc(func() { close(h.closing) })
 	h.feeds = hub{h: h, feeds: map[string]*feed{}}
 	for _, route := range h.routes() {
-		h.mux.Handle(route.method+" "+route.path, h.answer(route.serve))
+		if route.method == http.MethodPut && cfg.Loops == nil {
+			continue
+		}
+		h.mux.Handle(route.method+" "+route.path, h.answer(route.asked))
 	}
 	h.mux.Handle("/", h.answer(h.unknown))
 	return h
@@ -103,47 +111,90 @@ func sound(u *url.URL) bool {
 	return p == path.Clean(p) && utf8.ValidString(u.Path) && !strings.Contains(u.Path, "\x00")
 }
 
-// route is one line of openapi.yaml.
+// route is one operation of openapi.yaml.
 type route struct {
 	method, path string
 	serve        func(http.ResponseWriter, *http.Request) error
+	params       []string // of the query; those that are lists end in "..."
+	heeds        string   // the header that decides what the answer is, for Vary
 }
 
+// asked serves a request that asks for nothing but what there is. A parameter that is
+// misspelt would do something else than was meant.
+func (x *route) asked(w http.ResponseWriter, r *http.Request) error {
+	if x.heeds != "" {
+		w.Header().Add("Vary", x.heeds)
+	}
+	params, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return invalid("query", "is malformed")
+	}
+	if slices.Contains(x.params, anyParams) {
+		return x.serve(w, r)
+	}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		switch {
+		case slices.Contains(x.params, name+"..."):
+		case !slices.Contains(x.params, name):
+			known := "there are none"
+			if len(x.params) > 0 {
+				known = "there are " + strings.ReplaceAll(strings.Join(x.params, ", "), "...", "")
+			}
+			p := refusal(invalidInput, strconv.Quote(name)+" is no parameter of this path; "+known)
+			p.Field = name
+			return p
+		case len(params[name]) > 1:
+			return invalid(name, "is given more than once")
+		}
+	}
+	return x.serve(w, r)
+}
+
+// anyParams are those of a page for people: mail programs add their own to a link.
+const anyParams = "*"
+
 func (h *Handler) routes() []route {
+	var (
+		held = []string{"wait"}
+		page = []string{"after", "limit"}
+		told = []string{"after", "limit", "last_event_id"}
+		free = []string{anyParams}
+	)
 	return []route{
-		{"GET", "/v1/runs", h.list},
-		{"POST", "/v1/runs", h.start},
-		{"GET", "/v1/runs/{id}", h.get},
-		{"DELETE", "/v1/runs/{id}", h.remove},
-		{"GET", "/v1/runs/{id}/result", h.result},
-		{"GET", "/v1/runs/{id}/history", h.history},
-		{"GET", "/v1/runs/{id}/events", h.events},
-		{"GET", "/v1/runs/{id}/stream", h.stream},
-		{"POST", "/v1/runs/{id}/signal/{name}", h.signal},
-		{"POST", "/v1/runs/{id}/cancel", h.cancel},
-		{"POST", "/v1/runs/{id}/terminate", h.terminate},
-		{"POST", "/v1/runs/{id}/pause", h.pause},
-		{"POST", "/v1/runs/{id}/resume", h.resume},
-		{"POST", "/v1/runs/{id}/retry", h.retry},
-		{"POST", "/v1/runs/{id}/waits/{wait}/check", h.checkWait},
-		{"POST", "/v1/runs/{id}/waits/{wait}/extend", h.extendWait},
-		{"POST", "/v1/runs/{id}/waits/{wait}/complete", h.completeWait},
-		{"POST", "/v1/runs/{id}/waits/{wait}/fail", h.failWait},
-		{"GET", "/v1/events", h.allEvents},
-		{"GET", "/v1/loops", h.loops},
-		{"GET", "/v1/loops/{name}", h.loop},
-		{"DELETE", "/v1/loops/{name}", h.stopLoop},
-		{"POST", "/v1/loops/{name}/trigger", h.triggerLoop},
-		{"POST", "/v1/loops/{name}/pause", h.pauseLoop},
-		{"POST", "/v1/loops/{name}/resume", h.resumeLoop},
-		{"POST", "/v1/loops/{name}/reset-backoff", h.resetLoop},
-		{"GET", "/v1/loops/{name}/iterations", h.iterations},
-		{"GET", "/v1/queues", h.queues},
-		{"GET", "/v1/workers", h.workers},
-		{"GET", "/v1/status", h.status},
-		{"GET", "/v1/approvals/{token}", h.approvalPage},
-		{"POST", "/v1/approvals/{token}", h.approve},
-		{"GET", "/openapi.yaml", h.spec},
+		{"GET", "/v1/runs", h.list, listParameters, ""},
+		{"POST", "/v1/runs", h.start, nil, "Prefer"},
+		{"GET", "/v1/runs/{id}", h.get, held, "Prefer"},
+		{"DELETE", "/v1/runs/{id}", h.remove, []string{"purge"}, ""},
+		{"GET", "/v1/runs/{id}/result", h.result, held, "Prefer"},
+		{"GET", "/v1/runs/{id}/history", h.history, page, ""},
+		{"GET", "/v1/runs/{id}/events", h.events, told, "Accept"},
+		{"GET", "/v1/runs/{id}/stream", h.stream, told, "Accept"},
+		{"POST", "/v1/runs/{id}/signal/{name}", h.signal, nil, ""},
+		{"POST", "/v1/runs/{id}/cancel", h.cancel, nil, ""},
+		{"POST", "/v1/runs/{id}/terminate", h.terminate, nil, ""},
+		{"POST", "/v1/runs/{id}/pause", h.pause, nil, ""},
+		{"POST", "/v1/runs/{id}/resume", h.resume, nil, ""},
+		{"POST", "/v1/runs/{id}/retry", h.retry, nil, ""},
+		{"POST", "/v1/runs/{id}/waits/{wait}/check", h.checkWait, nil, ""},
+		{"POST", "/v1/runs/{id}/waits/{wait}/extend", h.extendWait, nil, ""},
+		{"POST", "/v1/runs/{id}/waits/{wait}/complete", h.completeWait, nil, ""},
+		{"POST", "/v1/runs/{id}/waits/{wait}/fail", h.failWait, nil, ""},
+		{"GET", "/v1/events", h.allEvents, []string{"runs...", "changes", "last_event_id"}, "Accept"},
+		{"GET", "/v1/loops", h.loops, nil, ""},
+		{"GET", "/v1/loops/{name}", h.loop, nil, ""},
+		{"PUT", "/v1/loops/{name}", h.putLoop, nil, ""},
+		{"DELETE", "/v1/loops/{name}", h.stopLoop, nil, ""},
+		{"POST", "/v1/loops/{name}/trigger", h.triggerLoop, nil, ""},
+		{"POST", "/v1/loops/{name}/pause", h.pauseLoop, nil, ""},
+		{"POST", "/v1/loops/{name}/resume", h.resumeLoop, nil, ""},
+		{"POST", "/v1/loops/{name}/reset-backoff", h.resetLoop, nil, ""},
+		{"GET", "/v1/loops/{name}/iterations", h.iterations, nil, ""},
+		{"GET", "/v1/queues", h.queues, nil, ""},
+		{"GET", "/v1/workers", h.workers, nil, ""},
+		{"GET", "/v1/status", h.status, nil, ""},
+		{"GET", "/v1/approvals/{token}", h.approvalPage, free, ""},
+		{"POST", "/v1/approvals/{token}", h.approve, free, ""},
+		{"GET", "/openapi.yaml", h.spec, nil, ""},
 	}
 }
 
@@ -165,7 +216,7 @@ func (h *Handler) answer(serve func(http.ResponseWriter, *http.Request) error) h
 // unknown answers what no route is for.
 func (h *Handler) unknown(w http.ResponseWriter, r *http.Request) error {
 	var allowed []string
-	for _, method := range []string{"DELETE", "GET", "HEAD", "POST"} {
+	for _, method := range []string{"DELETE", "GET", "HEAD", "POST", "PUT"} {
 		other := *r
 		other.Method = method
 		if _, pattern := h.mux.Handler(&other); pattern != "/" && sound(r.URL) {

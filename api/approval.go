@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -46,32 +47,55 @@ const QuestionKey = "question"
 
 // approvalPage asks a person. It decides nothing: links are looked at by programs.
 func (h *Handler) approvalPage(w http.ResponseWriter, r *http.Request) error {
-	a, _, err := h.asked(r)
+	q, err := h.asked(r)
 	if err != nil {
 		return h.sorry(w, r, err)
 	}
-	a.By = r.URL.Query().Get("by")
-	return showApproval(w, http.StatusOK, a)
+	if q.verdict.decided() {
+		return q.tooLate(w, http.StatusOK)
+	}
+	q.By = r.URL.Query().Get("by")
+	return showApproval(w, http.StatusOK, &q.approval)
 }
 
-// asked finds what the token is for.
-func (h *Handler) asked(r *http.Request) (*approval, *bide.HookTarget, error) {
+// asking is what a token asks, and where the decision goes.
+type asking struct {
+	approval
+	target  *bide.HookTarget
+	verdict *verdict
+}
+
+// asked finds what the token is for. What is over is [bide.ErrGone], with what was
+// decided if anything was.
+func (h *Handler) asked(r *http.Request) (*asking, error) {
 	target, err := h.client.Hook(r.Context(), r.PathValue("token"))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if target.Verify != "" {
-		return nil, nil, bide.ErrNotFound // deliveries to it are signed; a page cannot
+		return nil, bide.ErrNotFound // deliveries to it are signed; a page cannot
 	}
 	run, err := h.store.Run(r.Context(), target.Run)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if run.State.Ended() {
-		return nil, nil, bide.ErrGone
+	v, err := h.verdictOn(r.Context(), target, &run)
+	if err != nil {
+		return nil, err
 	}
-	a := &approval{Title: "Your decision is asked for", Workflow: run.Workflow, Run: run.ID, Question: question(&run)}
-	return a, target, nil
+	if text := v.text(); run.State.Ended() && text != "" {
+		return nil, refusal(gone, text)
+	}
+	if run.State.Ended() || run.State == bide.Canceling || v.late() && !v.decided() {
+		return nil, bide.ErrGone
+	}
+	return &asking{approval{Title: "Your decision is asked for", Workflow: run.Workflow, Run: run.ID, Question: question(&run)}, target, v}, nil
+}
+
+// tooLate says that there is a decision already.
+func (q *asking) tooLate(w http.ResponseWriter, status int) error {
+	q.Title, q.Text = "Decided", q.verdict.text()
+	return showApproval(w, status, &q.approval)
 }
 
 // question is what the run has published to be asked, or how it describes itself.
@@ -105,9 +129,12 @@ type decision struct {
 // approve takes the page's form. The token in its path is the secret that makes it
 // the person's own.
 func (h *Handler) approve(w http.ResponseWriter, r *http.Request) error {
-	a, target, err := h.asked(r)
+	q, err := h.asked(r)
 	if err != nil {
 		return h.sorry(w, r, err)
+	}
+	if q.verdict.decided() {
+		return q.tooLate(w, http.StatusConflict)
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 	if err := r.ParseForm(); err != nil {
@@ -131,18 +158,21 @@ func (h *Handler) approve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	receipt, err := target.Deliver(r.Context(), bide.Delivery{Body: body})
-	if err != nil {
-		return h.sorry(w, r, err)
+	receipt, err := q.target.Deliver(r.Context(), bide.Delivery{ID: q.verdict.delivery(), Body: body})
+	if err != nil || receipt.Late {
+		return h.sorry(w, r, cmp.Or(err, bide.ErrGone))
 	}
-	a.Title, a.Text = "Rejected", "Your decision is kept: rejected."
-	if d.Approved {
-		a.Title, a.Text = "Approved", "Your decision is kept: approved."
+	status := http.StatusOK
+	switch {
+	case receipt.Duplicate: // it is on its way to the run; what it says is known once it is there
+		status = http.StatusConflict
+		q.Title, q.Text = "Decided", "A decision was made before yours, and is kept. Yours changes nothing."
+	case d.Approved:
+		q.Title, q.Text = "Approved", "Your decision is kept: approved."
+	default:
+		q.Title, q.Text = "Rejected", "Your decision is kept: rejected."
 	}
-	if receipt.Late {
-		a.Title, a.Text = "Too late", "This was decided before, or its time is over. Your decision changes nothing any more."
-	}
-	return showApproval(w, http.StatusOK, a)
+	return showApproval(w, status, &q.approval)
 }
 
 // sorry shows what is wrong to a person.
@@ -156,7 +186,9 @@ func (h *Handler) sorry(w http.ResponseWriter, r *http.Request, err error) error
 	case errors.Is(err, bide.ErrNotFound):
 		a.Text = "There is nothing to decide under this link. It may be misspelt, or its time is over."
 	case errors.Is(err, bide.ErrGone):
-		a.Title, a.Text = "Too late", "What this link was for is over."
+		a.Title, a.Text = "Too late", "What this link was for is over: the run does not wait for a decision any more."
+	case p.Code == gone.code:
+		a.Title = "Too late"
 	}
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", "30")

@@ -52,11 +52,11 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	release, err := h.hold(w)
-	if err != nil {
-		return err
-	}
-	defer release()
+	return h.hold(w, r, func(w http.ResponseWriter, r *http.Request) error { return h.tellChunks(w, r, after) })
+}
+
+// tellChunks tells what a run's steps stream after a chunk that the client has seen.
+func (h *Handler) tellChunks(w http.ResponseWriter, r *http.Request, after int64) error {
 	if over, err := h.closed(w); over {
 		return err
 	}

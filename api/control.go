@@ -67,20 +67,31 @@ func (h *Handler) terminate(w http.ResponseWriter, r *http.Request) error {
 	return h.because(w, r, bide.Command{Op: bide.OpTerminate})
 }
 
+// plainly gives a command that has nothing to be said with it.
+func (h *Handler) plainly(w http.ResponseWriter, r *http.Request, c bide.Command) error {
+	if err := h.nothing(w, r); err != nil {
+		return err
+	}
+	return h.control(w, r, c)
+}
+
 func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
-	return h.control(w, r, bide.Command{Op: bide.OpPause})
+	return h.plainly(w, r, bide.Command{Op: bide.OpPause})
 }
 
 func (h *Handler) resume(w http.ResponseWriter, r *http.Request) error {
-	return h.control(w, r, bide.Command{Op: bide.OpResume})
+	return h.plainly(w, r, bide.Command{Op: bide.OpResume})
 }
 
 func (h *Handler) retry(w http.ResponseWriter, r *http.Request) error {
-	return h.control(w, r, bide.Command{Op: bide.OpRetry})
+	return h.plainly(w, r, bide.Command{Op: bide.OpRetry})
 }
 
 // remove cancels a run, or purges it.
 func (h *Handler) remove(w http.ResponseWriter, r *http.Request) error {
+	if err := h.nothing(w, r); err != nil {
+		return err
+	}
 	purge := false
 	if text := r.URL.Query().Get("purge"); text != "" {
 		var err error
@@ -130,7 +141,7 @@ func (h *Handler) signal(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *Handler) checkWait(w http.ResponseWriter, r *http.Request) error {
-	return h.control(w, r, bide.Command{Op: bide.OpCheckWait, Wait: r.PathValue("wait")})
+	return h.plainly(w, r, bide.Command{Op: bide.OpCheckWait, Wait: r.PathValue("wait")})
 }
 
 func (h *Handler) failWait(w http.ResponseWriter, r *http.Request) error {

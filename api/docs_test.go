@@ -25,12 +25,12 @@ func TestDocs(t *testing.T) {
 		quoted := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), `[^/? "]+`)
 		if curl := lines[i+1]; !strings.HasPrefix(curl, "curl ") || !regexp.MustCompile(`\$B`+quoted+`(\?|"|$)`).MatchString(curl) {
 			t.Errorf("after %q: %q does not ask for it", line, curl)
-		} else if posts := strings.Contains(curl, "--json") || strings.Contains(curl, "-X POST") || strings.Contains(curl, " -d "); posts != (method == "POST") ||
-			strings.Contains(curl, "-X DELETE") != (method == "DELETE") {
+		} else if puts := strings.Contains(curl, "-X PUT"); puts != (method == "PUT") || strings.Contains(curl, "-X DELETE") != (method == "DELETE") ||
+			!puts && (strings.Contains(curl, "--json") || strings.Contains(curl, "-X POST") || strings.Contains(curl, " -d ")) != (method == "POST") {
 			t.Errorf("after %q: %q is of another method", line, curl)
 		}
 	}
-	for _, op := range theSpec().operations() {
+	for _, op := range theSpec().operations(true) {
 		if !shown[op] {
 			t.Errorf("docs/http.md does not show %s", op)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/bide-dev/bide"
@@ -89,11 +90,11 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	release, err := h.hold(w)
-	if err != nil {
-		return err
-	}
-	defer release()
+	return h.hold(w, r, func(w http.ResponseWriter, r *http.Request) error { return h.tell(w, r, after) })
+}
+
+// tell tells what happens to a run after an event that the client has seen.
+func (h *Handler) tell(w http.ResponseWriter, r *http.Request, after int64) error {
 	if over, err := h.closed(w); over {
 		return err
 	}
@@ -264,26 +265,41 @@ func (t *teller) run(event string, s *snapshot) error {
 // mostRuns is how many runs one stream tells.
 const mostRuns = 100
 
+// runsOf is which runs are meant: each value is an id, but a single one may be
+// several with commas between them. An id with a comma is therefore said twice.
+func runsOf(values []string) []string {
+	if len(values) == 1 {
+		values = strings.Split(values[0], ",")
+	}
+	ids := slices.DeleteFunc(slices.Clone(values), func(id string) bool { return id == "" })
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
 // allEvents tells what happens to several runs, or that something has changed.
 func (h *Handler) allEvents(w http.ResponseWriter, r *http.Request) error {
 	if !streams(r) {
 		return refusal(notAcceptable, "this is a stream: send Accept: text/event-stream")
 	}
-	release, err := h.hold(w)
-	if err != nil {
-		return err
+	runs, many := r.URL.Query()["runs"]
+	ids, hints := runsOf(runs), !many
+	if many && (len(ids) == 0 || len(ids) > mostRuns) {
+		return invalid("runs", "must be given for each of 1 to 100 ids, or once with ids separated by commas")
 	}
-	defer release()
+	if text := r.URL.Query().Get("changes"); text != "" {
+		var err error
+		if hints, err = strconv.ParseBool(text); err != nil || !hints && !many {
+			return invalid("changes", "must be true or, where runs are given, false")
+		}
+	}
+	return h.hold(w, r, func(w http.ResponseWriter, r *http.Request) error { return h.tellSeveral(w, r, ids, hints) })
+}
+
+// tellSeveral tells what happens to the runs that are named; with hints also that
+// some run has changed, for as long as the client listens.
+func (h *Handler) tellSeveral(w http.ResponseWriter, r *http.Request, ids []string, hints bool) error {
 	if over, err := h.closed(w); over {
 		return err
-	}
-	if !r.URL.Query().Has("runs") {
-		return h.hints(w, r)
-	}
-	ids := strings.FieldsFunc(r.URL.Query().Get("runs"), func(r rune) bool { return r == ',' })
-	slices.Sort(ids)
-	if ids = slices.Compact(ids); len(ids) == 0 || len(ids) > mostRuns {
-		return invalid("runs", "must have 1 to 100 ids, separated by commas")
 	}
 	news := make(chan struct{}, 1)
 	var tellers []*teller
@@ -293,7 +309,7 @@ func (h *Handler) allEvents(w http.ResponseWriter, r *http.Request) error {
 			t.feed.leave()
 		}
 	}()
-	over := true
+	over := !hints
 	for _, id := range ids {
 		t, err := h.newTeller(r, id, news)
 		if errors.Is(err, bide.ErrNotFound) {
@@ -323,7 +339,22 @@ func (h *Handler) allEvents(w http.ResponseWriter, r *http.Request) error {
 	for _, t := range tellers {
 		t.out = out
 	}
-	out.run(h, r, news, func() (bool, error) { return tellAll(out, tellers) })
+	var changed atomic.Bool
+	if hints {
+		stop := h.hint(&changed, news)
+		defer stop()
+	}
+	out.run(h, r, news, func() (bool, error) {
+		if changed.Swap(false) {
+			out.event("", "changed", []byte("{}"))
+		}
+		live, err := tellAll(out, tellers)
+		if err != nil || live || hints {
+			return false, err
+		}
+		out.event(lastOfAll, "done", []byte("{}"))
+		return true, nil
+	})
 	return nil
 }
 
@@ -340,9 +371,8 @@ func sendGone(out *sse, id string) error {
 	return err
 }
 
-// tellAll tells all runs, each until its end.
-func tellAll(out *sse, tellers []*teller) (bool, error) {
-	live := 0
+// tellAll tells all runs, each until its end, and whether any has not ended.
+func tellAll(out *sse, tellers []*teller) (live bool, err error) {
 	for _, t := range tellers {
 		if t.over {
 			continue
@@ -357,49 +387,40 @@ func tellAll(out *sse, tellers []*teller) (bool, error) {
 				return false, err
 			}
 		}
-		if !over {
-			live++
-		}
+		live = live || !over
 	}
-	if live == 0 {
-		out.event(lastOfAll, "done", []byte("{}"))
-	}
-	return live == 0, nil
+	return live, nil
 }
 
-// hintEvery is how often a stream of hints says that something has changed, at most.
+// hintEvery is how often a stream says that something has changed, at most.
 const hintEvery = time.Second
 
-// hints tells that some run has changed: read the list again.
-func (h *Handler) hints(w http.ResponseWriter, r *http.Request) error {
-	out, err := openStream(w)
-	if err != nil || r.Method == http.MethodHead {
-		return err
-	}
-	changes, stop := wakeOf(h.store, "")
-	defer stop()
-	beat, rest := time.NewTicker(alive), time.NewTimer(0)
-	defer beat.Stop()
-	defer rest.Stop()
-	for heard := changes; ; {
-		out.begin()
-		if out.flush() != nil {
-			return nil
+// hint has the flag set and news told when some run has changed: read the list again.
+func (h *Handler) hint(changed *atomic.Bool, news chan<- struct{}) (stop func()) {
+	changes, unwake := bide.Wake(h.store, "", false)
+	done := make(chan struct{})
+	go func() {
+		rest := time.NewTimer(0)
+		defer rest.Stop()
+		for heard := changes; ; {
+			select {
+			case <-heard:
+				heard = nil
+				rest.Reset(hintEvery)
+				changed.Store(true)
+				select {
+				case news <- struct{}{}:
+				default: // there is some already
+				}
+			case <-rest.C:
+				heard = changes
+			case <-done:
+				return
+			}
 		}
-		select {
-		case <-heard:
-			out.event("", "changed", []byte("{}"))
-			heard = nil
-			rest.Reset(hintEvery)
-		case <-rest.C:
-			heard = changes
-		case <-beat.C:
-			out.write(":\n\n")
-		case <-r.Context().Done():
-			return nil
-		case <-h.closing:
-			out.farewell()
-			return nil
-		}
+	}()
+	return func() {
+		unwake()
+		close(done)
 	}
 }

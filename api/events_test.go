@@ -291,8 +291,35 @@ func TestEventsOfSeveral(t *testing.T) {
 			many = append(many, strconv.Itoa(i))
 		}
 		s.call("GET", "/v1/events?runs="+strings.Join(many, ","), "", "Accept: text/event-stream").refused(400, "invalid-input")
+		s.call("GET", "/v1/events?runs="+strings.Join(many, "&runs="), "", "Accept: text/event-stream").refused(400, "invalid-input")
 		s.call("GET", "/v1/events", "").refused(406, "not-acceptable")
 		s.call("HEAD", "/v1/events", "", "Accept: text/event-stream").want(200)
+	})
+}
+
+// Whatever stands in an id, its run can be named beside others.
+func TestEventsOfAnyID(t *testing.T) {
+	inBubble(t, func(s *site) {
+		for _, id := range []string{"x,y", "x", "y", "a&b=ü"} {
+			s.call("POST", "/v1/runs", `{"workflow":"nobody","id":"`+id+`"}`).want(202)
+		}
+		for query, want := range map[string]string{
+			"runs=x,y":                              "x y",
+			"runs=x%2Cy":                            "x y",
+			"runs=x,y&runs=x":                       "x x,y",
+			"runs=x,y&runs=x,y":                     "x,y",
+			"runs=x%2Cy&runs=":                      "x,y",
+			"runs=a%26b%3D%C3%BC&runs=x%2Cy&runs=y": "a&b=ü x,y y",
+		} {
+			l := s.listen("/v1/events?" + query)
+			got := []string{}
+			for range strings.FieldsSeq(want) {
+				got = append(got, l.next().run(s.T).ID)
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s tells of %q, want %s", query, got, want)
+			}
+		}
 	})
 }
 
@@ -345,6 +372,39 @@ func TestHints(t *testing.T) {
 		}
 		if hints < 5 || hints > 7 {
 			t.Errorf("%d hints in %v", hints, time.Since(began))
+		}
+	})
+}
+
+// Hints come beside runs on one stream, which goes on when these have ended.
+func TestHintsBesideRuns(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.call("POST", "/v1/runs", `{"workflow":"nobody","id":"a"}`).want(202)
+		l := s.listen("/v1/events?runs=a&runs=none&changes=true")
+		if got := names([]event{l.next(), l.next()}); got != "gone snapshot" {
+			t.Error(got)
+		}
+		s.call("POST", "/v1/runs", `{"workflow":"nobody","id":"b"}`).want(202)
+		if e := l.next(); e != (event{"", "changed", "{}"}) {
+			t.Errorf("%+v", e)
+		}
+		s.call("POST", "/v1/runs/a/terminate", "").want(200)
+		l.upTo("end")
+		time.Sleep(2 * hintEvery)
+		for range 5 {
+			s.call("POST", "/v1/runs", `{"workflow":"nobody"}`).want(202)
+			time.Sleep(hintEvery / 10)
+		}
+		time.Sleep(2 * hintEvery)
+		s.h.Close()
+		// of the end, which came within a second of the first; and two of the five
+		if got := names(l.upTo("closing")); got != "changed changed changed closing" {
+			t.Error(got)
+		}
+		for query, status := range map[string]int{"runs=a&changes=false": 204, "runs=a&changes=true": 200, "changes=true": 200, "changes=x": 400, "changes=false": 400} {
+			if l := serve(s.T, s.store, Config{}).listen("/v1/events?"+query, "Last-Event-ID: end"); l.resp.StatusCode != status {
+				t.Errorf("%s: %d", query, l.resp.StatusCode)
+			}
 		}
 	})
 }

@@ -92,15 +92,14 @@ const (
 	// brisk that between two that readers ask for who come.
 	calm  = 20 * time.Millisecond
 	brisk = 5 * time.Millisecond
-	// askAgain is how often a store that wakes nobody is asked, and one that cannot
-	// be read.
+	// askAgain is how often a store is asked that cannot be read.
 	askAgain = 500 * time.Millisecond
 )
 
 // follow reads the run whenever it has changed or a reader asks, until nobody is
 // left. It subscribes before the first read: what happens in between is not lost.
 func (f *feed) follow(ctx context.Context) {
-	wake, stop := wakeOf(f.h.store, f.id)
+	wake, stop := bide.Wake(f.h.store, f.id, false)
 	defer stop()
 	rest := time.NewTimer(0)
 	defer rest.Stop()
@@ -130,30 +129,6 @@ func (f *feed) follow(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// wakeOf subscribes to a run's changes.
-func wakeOf(s bide.Store, id string) (<-chan *bide.Run, func()) {
-	if w, ok := s.(bide.Waker); ok {
-		return w.Wake(id, false)
-	}
-	ticks, done := make(chan *bide.Run, 1), make(chan struct{})
-	go func() {
-		ticker := time.NewTicker(askAgain)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				select {
-				case ticks <- nil:
-				default:
-				}
-			}
-		}
-	}()
-	return ticks, func() { close(done) }
 }
 
 func (f *feed) ask() {

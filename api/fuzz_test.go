@@ -19,6 +19,11 @@ func FuzzHandler(f *testing.F) {
 		path := strings.NewReplacer("{id}", "a", "{wait}", "go", "{name}", "x", "{token}", "t").Replace(r.path)
 		f.Add(r.method, path, "", "application/json", "", "")
 		f.Add(r.method, path+"?after=1&page_token=x&wait=0", `{"workflow":"w","by":"1h","reason":"r","force":true}`, "application/json", "k", "1")
+		query := "?"
+		for _, p := range r.params {
+			query += strings.TrimSuffix(p, "...") + "=1&"
+		}
+		f.Add(r.method, path+query, `{"workflow":"w"}`, "application/json", "k", "1")
 		f.Add(r.method, path+"?runs=a,b&state=x&label=a:b", "decision=approve", "application/x-www-form-urlencoded", `"k"`, "v1")
 	}
 	f.Add("POST", "/v1/runs", `{"workflow":"w","webhook":{"url":"http://[::1%25lo]/","secret":"whsec_"},"labels":{"a":"b"},"delay":"1h"}`, "application/json", "", "")

@@ -11,20 +11,32 @@ import (
 // writeWithin is how long a client may take to read what is written to it.
 const writeWithin = 30 * time.Second
 
-// hold counts a request among those that are held, unless there are too many, and
-// frees its connection of the server's deadlines, which are meant for short answers.
-func (h *Handler) hold(w http.ResponseWriter) (release func(), err error) {
+// detacher is a [http.ResponseWriter] of which a server can have a held answer made
+// elsewhere, at less cost than a request has. serve runs after the return, if that
+// is true.
+type detacher interface {
+	Detach(r *http.Request, serve http.HandlerFunc) bool
+}
+
+// hold serves a request that is held, unless there are too many, and frees its
+// connection of the server's deadlines, which are meant for short answers.
+func (h *Handler) hold(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter, *http.Request) error) error {
 	if h.held.Add(1) > int64(h.cfg.MaxWaiters) {
 		h.held.Add(-1)
-		return nil, refusal(overloaded, "too many requests are held already; ask without waiting, or later")
+		return refusal(overloaded, "too many requests are held already; ask without waiting, or later")
 	}
-	control := http.NewResponseController(w) // the recorders of tests, and HTTP/2, have their own ways
-	_ = control.SetReadDeadline(time.Time{})
-	_ = control.SetWriteDeadline(time.Time{})
-	return func() {
-		_ = control.SetWriteDeadline(time.Time{}) // the connection's next answer has none of ours
-		h.held.Add(-1)
-	}, nil
+	held := func(w http.ResponseWriter, r *http.Request) {
+		defer h.held.Add(-1)
+		control := http.NewResponseController(w) // the recorders of tests, and HTTP/2, have their own ways
+		_ = control.SetReadDeadline(time.Time{})
+		_ = control.SetWriteDeadline(time.Time{})
+		defer func() { _ = control.SetWriteDeadline(time.Time{}) }() // the connection's next answer has none of ours
+		h.answer(serve).ServeHTTP(w, r)
+	}
+	if d, ok := w.(detacher); !ok || !d.Detach(r, held) {
+		held(w, r)
+	}
+	return nil
 }
 
 // flushed is after an answer to a held request was written: it is out before the
@@ -68,37 +80,35 @@ func (h *Handler) await(r *http.Request, id string, most time.Duration, enough f
 
 // get answers with a run, at once or when it has changed.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request) error {
-	most, err := holdFor(w, r)
+	p, err := holdFor(r)
 	if err != nil {
 		return err
 	}
-	if most == 0 {
+	if p.most == 0 {
 		run, err := h.store.Run(r.Context(), r.PathValue("id"))
 		if err != nil {
 			return err
 		}
 		return h.sendUnlessKnown(w, r, &run, nil)
 	}
-	release, err := h.hold(w)
-	if err != nil {
-		return err
-	}
-	defer release()
-	known := r.Header.Get("If-None-Match") != ""
-	first := ""
-	s, err := h.await(r, r.PathValue("id"), most, func(s *snapshot) bool {
-		if known {
-			return !fits(r, s.tag)
+	return h.hold(w, r, func(w http.ResponseWriter, r *http.Request) error {
+		known := r.Header.Get("If-None-Match") != ""
+		first := ""
+		s, err := h.await(r, r.PathValue("id"), p.most, func(s *snapshot) bool {
+			if known {
+				return !fits(r, s.tag)
+			}
+			if first == "" {
+				first = s.tag
+			}
+			return s.tag != first
+		})
+		if err != nil {
+			return err
 		}
-		if first == "" {
-			first = s.tag
-		}
-		return s.tag != first
+		p.heeded(w)
+		return flushed(w, func() error { return h.sendUnlessKnown(w, r, &s.run, s) })
 	})
-	if err != nil {
-		return err
-	}
-	return flushed(w, func() error { return h.sendUnlessKnown(w, r, &s.run, s) })
 }
 
 // sendUnlessKnown answers with the run, or that it is as the reader knows it.
@@ -122,27 +132,25 @@ func (h *Handler) sendUnlessKnown(w http.ResponseWriter, r *http.Request, run *b
 
 // result answers with what the workflow returned.
 func (h *Handler) result(w http.ResponseWriter, r *http.Request) error {
-	most, err := holdFor(w, r)
+	p, err := holdFor(r)
 	if err != nil {
 		return err
 	}
-	if most == 0 {
+	if p.most == 0 {
 		run, err := h.store.Run(r.Context(), r.PathValue("id"))
 		if err != nil {
 			return err
 		}
 		return h.sendResult(w, r, &run)
 	}
-	release, err := h.hold(w)
-	if err != nil {
-		return err
-	}
-	defer release()
-	s, err := h.await(r, r.PathValue("id"), most, func(*snapshot) bool { return false })
-	if err != nil {
-		return err
-	}
-	return flushed(w, func() error { return h.sendResult(w, r, &s.run) })
+	return h.hold(w, r, func(w http.ResponseWriter, r *http.Request) error {
+		s, err := h.await(r, r.PathValue("id"), p.most, func(*snapshot) bool { return false })
+		if err != nil {
+			return err
+		}
+		p.heeded(w)
+		return flushed(w, func() error { return h.sendResult(w, r, &s.run) })
+	})
 }
 
 func (h *Handler) sendResult(w http.ResponseWriter, r *http.Request, run *bide.Run) error {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -27,6 +28,8 @@ type loopView struct {
 	Breaker       string        `json:"breaker,omitempty"`
 	Skipped       string        `json:"skipped,omitempty"`
 	Outcomes      string        `json:"outcomes"`
+
+	Spec json.RawMessage `json:"spec,omitempty"` // of a probe loop, for those who may see it
 }
 
 func loopOf(s *bide.LoopState) loopView {
@@ -70,7 +73,10 @@ func (h *Handler) sendLoop(w http.ResponseWriter, r *http.Request, status int, e
 	if err == nil {
 		var s bide.LoopState
 		if s, err = h.handle(r).State(r.Context()); err == nil {
-			return sendJSON(w, status, loopOf(&s))
+			v := loopOf(&s)
+			if err = h.showSpec(w, r, &v); err == nil {
+				return sendJSON(w, status, &v)
+			}
 		}
 	}
 	return ofLoop(err)
@@ -92,8 +98,19 @@ func ofLoop(err error) error {
 	return err
 }
 
+// stopLoop ends a loop for good; a probe loop loses its spec.
 func (h *Handler) stopLoop(w http.ResponseWriter, r *http.Request) error {
-	return h.sendLoop(w, r, http.StatusAccepted, h.handle(r).Stop(r.Context()))
+	if err := h.nothing(w, r); err != nil {
+		return err
+	}
+	ours, err := h.removeLoop(r, r.PathValue("name"))
+	switch {
+	case err == nil && !ours:
+		err = h.handle(r).Stop(r.Context())
+	case err == nil && h.cfg.Loops != nil:
+		h.cfg.Loops.Changed()
+	}
+	return h.sendLoop(w, r, http.StatusAccepted, err)
 }
 
 func (h *Handler) triggerLoop(w http.ResponseWriter, r *http.Request) error {
@@ -130,10 +147,16 @@ func (h *Handler) pauseLoop(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *Handler) resumeLoop(w http.ResponseWriter, r *http.Request) error {
+	if err := h.nothing(w, r); err != nil {
+		return err
+	}
 	return h.sendLoop(w, r, http.StatusAccepted, h.handle(r).Resume(r.Context()))
 }
 
 func (h *Handler) resetLoop(w http.ResponseWriter, r *http.Request) error {
+	if err := h.nothing(w, r); err != nil {
+		return err
+	}
 	return h.sendLoop(w, r, http.StatusAccepted, h.handle(r).ResetBackoff(r.Context()))
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -20,21 +21,16 @@ const (
 	mostLine = 1000
 )
 
-var listParameters = []string{"state", "workflow", "queue", "parent", "id_prefix", "label", "page_size", "page_token"}
+var listParameters = []string{"state...", "workflow", "queue", "parent", "id_prefix", "label...", "page_size", "page_token"}
 
 // list answers with a page of runs.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
-	params, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return invalid("query", "is malformed")
-	}
+	params := r.URL.Query()
 	for name, values := range params {
 		if strings.ContainsFunc(strings.Join(values, ""), unprintable) {
 			return invalid(name, "has control characters, or bytes that are not UTF-8")
 		}
-		if !slices.Contains(listParameters, name) { // else a misspelt filter would give all runs
-			return invalid(name, "is no filter; there are "+strings.Join(listParameters, ", "))
-		}
+		params[name] = slices.DeleteFunc(values, func(v string) bool { return v == "" }) // an empty filter is none
 	}
 	size, err := number(r, "page_size", pageSize, 1, mostSize)
 	if err != nil {
@@ -64,12 +60,13 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 		}
 		q.Labels[key] = value
 	}
-	if q.Before, err = before(params); err != nil {
+	places, err := before(params)
+	if err != nil {
 		return err
 	}
-	runs, err := h.store.Runs(r.Context(), q)
+	runs, err := h.runsFrom(r.Context(), q, places)
 	if err != nil {
-		return h.badToken(err, q)
+		return err
 	}
 	answer := struct {
 		Runs []*runView `json:"runs"`
@@ -77,7 +74,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	}{Runs: []*runView{}}
 	if len(runs) > int(size) {
 		runs = runs[:size]
-		answer.Next = new(pageToken(params, runs[size-1].ID))
+		answer.Next = new(pageToken(params, runs))
 		params.Set("page_token", *answer.Next)
 		w.Header().Set("Link", fmt.Sprintf("<%s/v1/runs?%s>; rel=\"next\"", h.cfg.Prefix, params.Encode()))
 	}
@@ -87,10 +84,20 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	return sendJSON(w, http.StatusOK, answer)
 }
 
-// pageToken is where the page after the run begins. It holds what the page was
+// lastRuns is how many runs of a page its token names. One of them must still be there
+// when the next page is asked for; what was purged meanwhile is passed over.
+const lastRuns = 5
+
+// pageToken is where the page after these runs begins. It holds what the page was
 // filtered by: with other filters it would skip runs unseen.
-func pageToken(params url.Values, id string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(filters(params) + id))
+func pageToken(params url.Values, runs []bide.Run) string {
+	text := filters(params)
+	for i, run := range slices.Backward(runs[max(0, len(runs)-lastRuns):]) {
+		if text += run.ID; i > 0 {
+			text += "\n" // which is in no id
+		}
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
 func filters(params url.Values) string {
@@ -103,25 +110,29 @@ func filters(params url.Values) string {
 	return digest([]byte(filter.Encode()))[:8]
 }
 
-func before(params url.Values) (string, error) {
+func before(params url.Values) ([]string, error) {
 	token := params.Get("page_token")
 	if token == "" {
-		return "", nil
+		return []string{""}, nil
 	}
 	text, err := base64.RawURLEncoding.DecodeString(token)
-	id, ok := strings.CutPrefix(string(text), filters(params))
-	if err != nil || !ok || !fitID(id) {
-		return "", invalid("page_token", "is none of this list; begin again without it, or with the filters that it was made for")
+	rest, ok := strings.CutPrefix(string(text), filters(params))
+	ids := strings.Split(rest, "\n")
+	if err != nil || !ok || len(ids) > lastRuns || slices.ContainsFunc(ids, func(id string) bool { return !fitID(id) }) {
+		return nil, invalid("page_token", "is none of this list; begin again without it, or with the filters that it was made for")
 	}
-	return id, nil
+	return ids, nil
 }
 
-// badToken says that the run is gone at which the page was to begin.
-func (h *Handler) badToken(err error, q bide.Query) error {
-	if p, _ := problemOf(err); p.Status == http.StatusNotFound && q.Before != "" {
-		return invalid("page_token", "begins at a run that is no more; begin again without it")
+// runsFrom reads a page that begins after the first of the places that is still there.
+func (h *Handler) runsFrom(ctx context.Context, q bide.Query, places []string) ([]bide.Run, error) {
+	for _, q.Before = range places {
+		runs, err := h.store.Runs(ctx, q)
+		if p, _ := problemOf(err); err == nil || q.Before == "" || p.Status != http.StatusNotFound {
+			return runs, err
+		}
 	}
-	return err
+	return nil, invalid("page_token", "begins at a run that is no more; begin again without it")
 }
 
 // lineRange is which part of what a run has done is asked for.
@@ -175,7 +186,6 @@ func (h *Handler) eventPage(w http.ResponseWriter, r *http.Request) error {
 	for i := range records {
 		events[i] = messageOf(id, &records[i])
 	}
-	w.Header().Add("Vary", "Accept")
 	return sendJSON(w, http.StatusOK, struct {
 		Events []message `json:"events"`
 		Next   *int64    `json:"next_after"`
@@ -196,7 +206,6 @@ func (h *Handler) chunkPage(w http.ResponseWriter, r *http.Request) error {
 	for i := range chunks {
 		views[i] = chunkOf(&chunks[i])
 	}
-	w.Header().Add("Vary", "Accept")
 	return sendJSON(w, http.StatusOK, struct {
 		Chunks []chunkView `json:"chunks"`
 		Next   *int64      `json:"next_after"`

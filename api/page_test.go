@@ -67,6 +67,9 @@ func TestListRefuses(t *testing.T) {
 		for range 3 {
 			s.call("POST", "/v1/runs", `{"workflow":"w","queue":"q"}`)
 		}
+		for _, empty := range []string{"state", "workflow", "queue", "parent", "id_prefix", "label", "page_size", "page_token"} {
+			s.call("GET", "/v1/runs?"+empty+"=", "").want(200, `"workflow":"w"`)
+		}
 		var list runList
 		s.call("GET", "/v1/runs?page_size=1&workflow=w", "").into(&list)
 		token := *list.Next
@@ -76,7 +79,8 @@ func TestListRefuses(t *testing.T) {
 			"page_size=201":                        "page_size",
 			"page_size=x":                          "page_size",
 			"state=done":                           "state",
-			"state=":                               "state",
+			"state=failed,":                        "state",
+			"workflow=w&workflow=v":                "workflow",
 			"label=team":                           "label",
 			"label=:x":                             "label",
 			"label=a:1&label=a:2":                  "label",
@@ -92,5 +96,28 @@ func TestListRefuses(t *testing.T) {
 		} {
 			s.call("GET", "/v1/runs?"+query, "").refused(400, "invalid-input", `"field":"`+field+`"`)
 		}
+	})
+}
+
+// A page begins where the one before ended, also when runs of that were purged since.
+func TestPageAfterPurge(t *testing.T) {
+	inBubble(t, func(s *site) {
+		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+			s.call("POST", "/v1/runs", `{"workflow":"w","id":"`+id+`"}`)
+		}
+		var list runList
+		s.call("GET", "/v1/runs?page_size=3", "").into(&list) // f e d
+		for _, id := range []string{"d", "e"} {
+			s.call("POST", "/v1/runs/"+id+"/terminate", "").want(200)
+			s.call("DELETE", "/v1/runs/"+id+"?purge=true", "").want(204)
+		}
+		token := *list.Next
+		s.call("GET", "/v1/runs?page_size=3&page_token="+token, "").into(&list)
+		if len(list.Runs) != 3 || list.Runs[0].ID != "c" || list.Runs[2].ID != "a" {
+			t.Errorf("the page after: %+v", list.Runs)
+		}
+		s.call("POST", "/v1/runs/f/terminate", "").want(200)
+		s.call("DELETE", "/v1/runs/f?purge=true", "").want(204)
+		s.call("GET", "/v1/runs?page_size=3&page_token="+token, "").refused(400, "invalid-input", "no more")
 	})
 }

@@ -36,7 +36,8 @@ type kind struct {
 	after  time.Duration // above 0: the same request may work after so long
 }
 
-const problemBase = "https://github.com/bide-dev/bide/blob/main/docs/http.md#"
+// ProblemBase is what the type of every problem begins with; its code follows.
+const ProblemBase = "https://github.com/bide-dev/bide/blob/main/docs/http.md#"
 
 var (
 	invalidInput     = kind{"invalid-input", http.StatusBadRequest, "The request is not as it should be", 0}
@@ -50,6 +51,7 @@ var (
 	conflict         = kind{"conflict", http.StatusConflict, "What is there is against it", 0}
 	runCanceled      = kind{"run-canceled", http.StatusConflict, "The run was ended from outside", 0}
 	gone             = kind{"gone", http.StatusGone, "What it was for is over", 0}
+	outdated         = kind{"precondition-failed", http.StatusPreconditionFailed, "It is another than the request says", 0}
 	payloadTooLarge  = kind{"payload-too-large", http.StatusRequestEntityTooLarge, "Too large", 0}
 	unsupportedMedia = kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The body is not JSON", 0}
 	runFailed        = kind{"run-failed", http.StatusUnprocessableEntity, "The run failed", 0}
@@ -59,7 +61,7 @@ var (
 )
 
 func refusal(k kind, detail string) *problem {
-	return &problem{Type: problemBase + k.code, Title: k.title, Status: k.status, Detail: detail, Code: k.code,
+	return &problem{Type: ProblemBase + k.code, Title: k.title, Status: k.status, Detail: detail, Code: k.code,
 		Retryable: k.after > 0, RetryAfter: k.after.Milliseconds()}
 }
 

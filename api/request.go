@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,7 +41,58 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request) (json.RawMessage,
 	if err := json.Compact(&compact, data); err != nil {
 		return nil, invalid("body", "is not JSON: "+err.Error())
 	}
+	if name, twice := repeated(compact.Bytes()); twice {
+		p := refusal(invalidInput, strconv.Quote(name)+" stands twice in one object: which of them is meant?")
+		p.Field = name
+		return nil, p
+	}
 	return compact.Bytes(), nil
+}
+
+// repeated finds a member that an object in the JSON has twice. Some readers take the
+// first, others the last: whoever looks at a request before us may see another one.
+func repeated(data []byte) (name string, twice bool) {
+	var open []map[string]bool // nil: an array
+	key := false
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{':
+			open, key = append(open, map[string]bool{}), true
+		case '[':
+			open, key = append(open, nil), false
+		case '}', ']':
+			open = open[:len(open)-1]
+		case ',':
+			key = open[len(open)-1] != nil
+		case '"':
+			begin := i
+			for i++; data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+			if !key {
+				continue
+			}
+			key = false
+			_ = json.Unmarshal(data[begin:i+1], &name) // it is valid
+			names := open[len(open)-1]
+			if names[name] {
+				return name, true
+			}
+			names[name] = true
+		}
+	}
+	return "", false
+}
+
+// nothing refuses a body in which something is said that would not be heeded.
+func (h *Handler) nothing(w http.ResponseWriter, r *http.Request) error {
+	o, err := h.object(w, r)
+	if err != nil {
+		return err
+	}
+	return o.done()
 }
 
 // value reads a request's body as one value, null for none.
@@ -119,8 +172,10 @@ func (o *object) done() error {
 	if o.err != nil {
 		return o.err
 	}
-	for name := range o.members {
-		return invalid(strconv.Quote(name), "is not known here; see /openapi.yaml")
+	for _, name := range slices.Sorted(maps.Keys(o.members)) {
+		p := refusal(invalidInput, strconv.Quote(name)+" is not known here; see /openapi.yaml")
+		p.Field = name
+		return p
 	}
 	return nil
 }
@@ -160,17 +215,30 @@ func preferred(r *http.Request) (n int64, given bool) {
 // longest is the most seconds that an answer is held.
 const longest = 60
 
-// holdFor is how long the request asks its answer to be held, 0 for not at all.
-func holdFor(w http.ResponseWriter, r *http.Request) (time.Duration, error) {
+// patience is how long an answer is held at most.
+type patience struct {
+	most      time.Duration // 0: not at all
+	preferred bool          // by a Prefer header
+}
+
+// holdFor is how long the request asks its answer to be held.
+func holdFor(r *http.Request) (patience, error) {
 	n, err := number(r, "wait", 0, 0, 1<<31)
 	if err != nil {
-		return 0, err
+		return patience{}, err
 	}
-	if p, given := preferred(r); given && !r.URL.Query().Has("wait") {
-		n = min(p, longest)
-		w.Header().Set("Preference-Applied", "wait="+strconv.FormatInt(n, 10))
+	p, given := preferred(r)
+	if given = given && !r.URL.Query().Has("wait"); given {
+		n = p
 	}
-	return time.Duration(min(n, longest)) * time.Second, nil
+	return patience{time.Duration(min(n, longest)) * time.Second, given}, nil
+}
+
+// heeded says in an answer that was held that the preference was applied.
+func (p patience) heeded(w http.ResponseWriter) {
+	if p.preferred {
+		w.Header().Set("Preference-Applied", "wait="+strconv.FormatInt(int64(p.most/time.Second), 10))
+	}
 }
 
 // fits reports whether the ETag is among those of an If-None-Match header.

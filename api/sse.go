@@ -27,7 +27,6 @@ func openStream(w http.ResponseWriter) (*sse, error) {
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-cache, no-transform")
 	header.Set("X-Accel-Buffering", "no")
-	header.Add("Vary", "Accept")
 	s := &sse{w: w, control: http.NewResponseController(w)}
 	if err := s.control.Flush(); errors.Is(err, http.ErrNotSupported) {
 		header.Del("X-Accel-Buffering")

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -54,20 +53,21 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request) error {
 
 // started answers with the run, once it has ended if that is preferred.
 func (h *Handler) started(w http.ResponseWriter, r *http.Request, id string) error {
-	if most, given := preferred(r); given && most > 0 {
-		if release, err := h.hold(w); err == nil { // else it is answered at once: it is there
-			defer release()
-			most = min(most, longest)
-			s, err := h.await(r, id, time.Duration(most)*time.Second, func(*snapshot) bool { return false })
+	if p, err := holdFor(r); err == nil && p.most > 0 {
+		err := h.hold(w, r, func(w http.ResponseWriter, r *http.Request) error {
+			s, err := h.await(r, id, p.most, func(*snapshot) bool { return false })
 			if err != nil {
 				return err
 			}
-			w.Header().Set("Preference-Applied", "wait="+strconv.FormatInt(most, 10))
+			p.heeded(w)
 			status := http.StatusAccepted
 			if s.run.State.Ended() {
 				status = http.StatusOK
 			}
 			return flushed(w, func() error { return h.sendRun(w, status, &s.run) })
+		})
+		if err == nil { // else it is answered at once: it is there
+			return nil
 		}
 	}
 	run, err := h.store.Run(r.Context(), id)
@@ -109,7 +109,7 @@ func (h *Handler) newRun(body json.RawMessage) (bide.NewRun, error) {
 	case len(run.Queue) > maxName || strings.ContainsFunc(run.Queue, unprintable):
 		return run, invalid("queue", "must be at most 255 bytes, without control characters")
 	case given && !fitID(run.ID):
-		return run, invalid("id", "must be 1 to 255 bytes without white space; leave it out and one is made")
+		return run, invalid("id", `must be 1 to 255 bytes without white space, and not ".", ".." or "/", which lead elsewhere in a path; leave it out and one is made`)
 	case strings.HasPrefix(run.ID, "run_") || strings.HasPrefix(run.ID, "loop:"):
 		return run, invalid("id", `must not begin with "run_" or "loop:", which are for ids of bide's making`)
 	case len(run.Input) > bide.MaxPayload:
@@ -147,7 +147,7 @@ const maxName = 255 // bytes
 func unprintable(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }
 
 func fitID(id string) bool {
-	return id != "" && len(id) <= maxName && !strings.ContainsFunc(id, func(r rune) bool { return r == ' ' || unprintable(r) })
+	return id != "" && id != "." && id != ".." && id != "/" && len(id) <= maxName && !strings.ContainsFunc(id, func(r rune) bool { return r == ' ' || unprintable(r) })
 }
 
 func reserved(workflow string) bool {

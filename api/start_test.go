@@ -163,6 +163,9 @@ func TestStartRefuses(t *testing.T) {
 			`{"workflow":"w","inputs":1}`:                 "inputs",
 			`{"workflow":"w","id":""}`:                    "id",
 			`{"workflow":"w","id":"a b"}`:                 "id",
+			`{"workflow":"w","id":"."}`:                   "id",
+			`{"workflow":"w","id":".."}`:                  "id",
+			`{"workflow":"w","id":"/"}`:                   "id",
 			`{"workflow":"w","id":"run_1"}`:               "id",
 			`{"workflow":"w","id":"loop:x"}`:              "id",
 			`{"workflow":"w","id":7}`:                     "id",
@@ -179,7 +182,7 @@ func TestStartRefuses(t *testing.T) {
 			`{"workflow":"w","labels":{"":"x"}}`:          "labels",
 			`{"workflow":"w","labels":{"a:b":"x"}}`:       "labels",
 			`{"workflow":"w","webhook":"https://a"}`:      "webhook",
-			`{"workflow":"w","webhook":{"uri":"x"}}`:      "uri",
+			`{"workflow":"w","webhook":{"uri":"x"}}`:      "webhook.uri",
 			hook("ftp://example.com", secret):             "webhook.url",
 			hook("https://u:p@example.com", secret):       "webhook.url",
 			hook("http://127.0.0.1/x", secret):            "webhook.url",
@@ -191,7 +194,7 @@ func TestStartRefuses(t *testing.T) {
 		} {
 			a := s.call("POST", "/v1/runs", body, "Content-Type: application/json").refused(400, "invalid-input")
 			var p problem
-			if a.into(&p); !strings.Contains(p.Field, field) || p.Retryable || p.Instance != "/v1/runs" || a.header.Get("Retry-After") != "" {
+			if a.into(&p); p.Field != field || p.Retryable || p.Instance != "/v1/runs" || a.header.Get("Retry-After") != "" {
 				t.Errorf("%s: %+v, want field %q", body, p, field)
 			}
 		}

@@ -31,7 +31,6 @@ type runView struct {
 	StartedAt  *time.Time                 `json:"started_at"`
 	FinishedAt *time.Time                 `json:"finished_at"`
 	DeadlineAt *time.Time                 `json:"deadline_at"`
-	ExpiresAt  *time.Time                 `json:"expires_at"`
 	Input      json.RawMessage            `json:"input,omitempty"`
 	Values     map[string]json.RawMessage `json:"values,omitempty"`
 	Result     json.RawMessage            `json:"result"`
@@ -142,7 +141,6 @@ func tag(run *bide.Run) string {
 // heads sets the headers of an answer that tells a run.
 func (h *Handler) heads(w http.ResponseWriter, run *bide.Run, at time.Time) {
 	w.Header().Set("ETag", tag(run))
-	w.Header().Add("Vary", "Prefer")
 	if !run.State.Ended() {
 		_, next := pace(run, at)
 		w.Header().Set("Retry-After", strconv.Itoa(seconds(h.stretched(next))))

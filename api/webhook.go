@@ -45,7 +45,10 @@ func (h *Handler) onEnd(body json.RawMessage) (*bide.NewRun, error) {
 	in := WebhookInput{URL: o.text("url"), Secret: o.text("secret")}
 	if err := o.done(); err != nil {
 		p, _ := problemOf(err)
-		return nil, invalid("webhook."+p.Field, strings.TrimPrefix(p.Detail, p.Field+" "))
+		within := *p
+		within.Field = "webhook." + p.Field
+		within.Detail = "in webhook: " + p.Detail
+		return nil, &within
 	}
 	to, err := url.Parse(in.URL)
 	if err != nil || len(in.URL) > 2048 || netguard.CheckURL(to) != nil {

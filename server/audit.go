@@ -3,7 +3,9 @@ package server
 import (
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path"
+	"strings"
 	"time"
 )
 
@@ -23,19 +25,23 @@ func runOf(w *response) string {
 	if id := w.inner.PathValue("id"); id != "" {
 		return id
 	}
+	if name := w.inner.PathValue("name"); name != "" && strings.Contains(w.inner.Pattern, " /v1/loops/{name}") {
+		return "loop:" + name
+	}
 	if location := w.Header().Get("Location"); w.inner.Method == http.MethodPost && location != "" {
-		return path.Base(location)
+		id, _ := url.PathUnescape(path.Base(location)) // api has escaped it
+		return id
 	}
 	return ""
 }
 
 // access logs a request that was answered, for those who look for trouble.
-func (s *Server) access(w *response, began time.Time) {
+func (s *Server) access(w *response) {
 	if !s.log.Enabled(w.inner.Context(), slog.LevelDebug) {
 		return
 	}
 	s.log.Debug("request", "method", w.inner.Method, "route", route(w.inner), "status", status(w),
-		"duration", time.Since(began), "remote", w.inner.RemoteAddr)
+		"duration", time.Since(w.began), "remote", w.inner.RemoteAddr)
 }
 
 // route is the pattern that the request has matched, "none" if none has.

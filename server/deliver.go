@@ -31,6 +31,7 @@ const (
 	maxRetryAfter   = 24 * time.Hour   // the longest pause that a receiver can ask for
 	maxResult       = 64 << 10         // bytes; a larger one is left out, to be fetched
 	maxDeliveries   = 100              // in flight
+	maxAnswerHead   = 64 << 10         // bytes, of the headers of an answer from outside
 )
 
 // delivered is the result of a run that delivers a webhook.
@@ -62,10 +63,13 @@ func (s *Server) sendWebhooks(ctx context.Context) error {
 
 // outward is the way out to URLs that callers have given.
 func outward(allowPrivate bool) http.RoundTripper {
+	var allowed []netip.Prefix
 	if allowPrivate {
-		return netguard.Transport(nil, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"))
+		allowed = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	}
-	return netguard.Transport(nil)
+	way := netguard.Transport(nil, allowed...)
+	way.MaxResponseHeaderBytes = maxAnswerHead
+	return way
 }
 
 type runKey struct{}

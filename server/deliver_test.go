@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,6 +117,28 @@ func deliver(t *testing.T, x *receiver, in string) (run, sent bide.Run) {
 		}
 	})
 	return run, sent
+}
+
+// A receiver cannot make the server read headers without end.
+func TestDeliveryHeadersAreBounded(t *testing.T) {
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		size, _ := strconv.Atoi(r.URL.RawQuery)
+		w.Header().Set("X-Long", strings.Repeat("x", size))
+	}))
+	defer far.Close()
+	for size, want := range map[int]bool{1 << 10: true, 100 << 10: false} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, far.URL+"/?"+strconv.Itoa(size), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := server.Outward().RoundTrip(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("headers of %d bytes: %v", size, err)
+		}
+	}
 }
 
 // A receiver that fails at first hears of the run in the end: each time with the

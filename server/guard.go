@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/bide-dev/bide"
 )
@@ -50,7 +52,7 @@ var people = access{
 		switch {
 		case !byMethod(r):
 			return ScopeRead
-		case r.Method == http.MethodDelete && r.URL.Query().Has("purge"):
+		case r.Method == http.MethodDelete && purges(r):
 			return ScopeAdmin
 		}
 		return ScopeWrite
@@ -58,6 +60,13 @@ var people = access{
 	mutates: byMethod,
 	audited: byMethod,
 	maxBody: bide.MaxPayload + 1<<20,
+}
+
+// purges reports whether package api would remove what the request is about; it takes
+// a value that is none for neither yes nor no.
+func purges(r *http.Request) bool {
+	yes, err := strconv.ParseBool(r.URL.Query().Get("purge"))
+	return yes && err == nil
 }
 
 // elsewhere is for stores that were dialled: those of workers, and those of clients
@@ -71,14 +80,11 @@ var elsewhere = access{
 		}
 		return ScopeRead
 	},
-	mutates: func(r *http.Request) bool { return !reads[path.Base(r.URL.Path)] },
+	mutates: func(*http.Request) bool { return false },
 	audited: func(*http.Request) bool { return false },
 	maxBody: 80 << 20, // package remote bounds it closer
 	patient: true,
 }
-
-// reads are the procedures that change nothing.
-var reads = map[string]bool{"Wake": true, "Run": true, "Runs": true, "History": true, "Chunks": true, "Facts": true, "Status": true}
 
 // waits reports whether a request of a worker waits until something happens.
 func waits(r *http.Request) bool {
@@ -145,6 +151,12 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, need Scope
 	case !exist && !given && isLocal(r):
 		return &caller{id: "local", from: r.RemoteAddr, may: func(Scope) bool { return true }}, true
 	default:
+		if given {
+			if wait := s.failed.add(r.RemoteAddr, time.Now()); wait > 0 {
+				problem(w, http.StatusTooManyRequests, "rate-limited", "too many API keys from this address were unknown, revoked or expired; one that is right is taken at once", wait+time.Second)
+				return nil, false
+			}
+		}
 		w.Header().Set("WWW-Authenticate", `Bearer realm="bide"`)
 		detail := "no API key: give one as Authorization: Bearer bide_..."
 		switch {

@@ -172,7 +172,8 @@ func TestPathsHaveOneForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv, _ := start(t, store, server.Config{})
-	for _, target := range []string{"/v1/hooks/../runs", "/v1/hooks/%2e%2e/runs", "//v1/runs", "/healthz/../v1/runs", "/v1/hooks/..%2fruns", "/./v1/runs", "/v1/approvals//../runs"} {
+	for _, target := range []string{"/v1/hooks/../runs", "/v1/hooks/%2e%2e/runs", "//v1/runs", "/healthz/../v1/runs", "/v1/hooks/..%2fruns", "/./v1/runs", "/v1/approvals//../runs",
+		"/v1/hooks%2f..%2fruns", "/healthz%2f..%2fv1/runs", "/v1/approvals/%2e%2e/runs", "/v1/%68ooks/x", "/%76%31/runs", "/v1/approvals/%2F..%2F..%2Fruns", "/%2e/v1/runs", "/v1/hooks/%2F"} {
 		for _, method := range []string{"GET", "POST"} {
 			if resp := raw(t, srv, method, target, "localhost"); resp.StatusCode != 404 && resp.StatusCode != 401 && resp.StatusCode != 405 {
 				t.Errorf("%s %s: %s", method, target, resp.Status)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -26,8 +27,56 @@ type meter struct {
 // workflow its run is.
 type held struct {
 	mu   sync.Mutex
-	runs map[string]*tally
+	runs map[string]*inHand
 	seen time.Time
+}
+
+// inHand is a run in a turn.
+type inHand struct {
+	*tally
+	mu    sync.Mutex                // a worker elsewhere might make two commits at once
+	polls map[string]map[string]int // its checks that have been counted, by path and outcome
+}
+
+// polled notes the polls that wait, as they stand. What is counted of them is what
+// has come since.
+func (x *inHand) polled(waiting []bide.Wait) {
+	for i := range waiting {
+		if w := &waiting[i]; w.Poll != nil {
+			if x.polls == nil {
+				x.polls = map[string]map[string]int{}
+			}
+			x.polls[w.Path] = maps.Clone(w.Poll.Log.Counts)
+		}
+	}
+}
+
+// checks counts what polls have done since it was counted last. Counts of a poll only
+// grow: those of a check that another server's worker has made are there at the claim.
+func (m *meter) checks(x *inHand, b *bide.Batch) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range b.Records {
+		if r := &b.Records[i]; r.Kind == bide.KindPoll && r.Poll != nil {
+			m.grown(x.polls[r.Path], r.Poll.Counts)
+			delete(x.polls, r.Path)
+		}
+	}
+	if b.Waiting == nil {
+		return
+	}
+	for i := range *b.Waiting {
+		if w := &(*b.Waiting)[i]; w.Poll != nil {
+			m.grown(x.polls[w.Path], w.Poll.Log.Counts)
+		}
+	}
+	x.polled(*b.Waiting)
+}
+
+func (m *meter) grown(before, now map[string]int) {
+	for outcome, n := range now {
+		m.attempts.WithLabelValues("poll", outcome).Add(float64(max(n-before[outcome], 0)))
+	}
 }
 
 // forgetWorker is after how long a worker that has said nothing is forgotten.
@@ -85,7 +134,9 @@ func (m *meter) Claim(ctx context.Context, c bide.Claim) ([]bide.Claimed, error)
 		case x.Lost:
 			delete(h.runs, x.Lease.Run)
 		case !x.News:
-			h.runs[x.Lease.Run] = m.of(x.Run.Workflow)
+			run := &inHand{tally: m.of(x.Run.Workflow)}
+			run.polled(x.Run.Waiting)
+			h.runs[x.Lease.Run] = run
 			if due := dueAt(x); !due.IsZero() {
 				m.timerLag.Observe(max(x.Now.Sub(due), 0).Seconds())
 			}
@@ -137,6 +188,10 @@ func (m *meter) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
 	for i := range b.Start {
 		m.of(b.Start[i].Workflow).started.Inc()
 	}
+	if run == nil { // another server has handed it out
+		return nil
+	}
+	m.checks(run, &b)
 	switch next := b.Next.(type) {
 	case bide.Done:
 		run.ended(bide.Succeeded)
@@ -146,9 +201,20 @@ func (m *meter) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
 	return nil
 }
 
-// turn returns the tally of the run's workflow, and forgets the run when its turn
-// is over.
-func (m *meter) turn(l bide.Lease, over bool) *tally {
+// Control implements [bide.Store]. Of its commands only one ends a run by itself.
+func (m *meter) Control(ctx context.Context, id string, c bide.Command) error {
+	err := m.Store.Control(ctx, id, c)
+	if err == nil && c.Op == bide.OpTerminate {
+		if run, err := m.Store.Run(context.WithoutCancel(ctx), id); err == nil { // else it was purged, or the store is closed
+			m.of(run.Workflow).ended(bide.Terminated)
+		}
+	}
+	return err
+}
+
+// turn returns the run, nil if this server has not handed it out, and forgets it when
+// its turn is over.
+func (m *meter) turn(l bide.Lease, over bool) *inHand {
 	if l.Worker == "" || l.Run == "" && !over {
 		return nil
 	}
@@ -158,14 +224,13 @@ func (m *meter) turn(l bide.Lease, over bool) *tally {
 		m.mu.Unlock()
 		return nil
 	}
-	if !over {
-		return nil
-	}
 	h := m.worker(l.Worker)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	run := h.runs[l.Run]
-	delete(h.runs, l.Run)
+	if over {
+		delete(h.runs, l.Run)
+	}
 	return run
 }
 
@@ -183,7 +248,7 @@ func (m *meter) worker(id string) *held {
 				delete(m.workers, other)
 			}
 		}
-		h = &held{runs: map[string]*tally{}, seen: now}
+		h = &held{runs: map[string]*inHand{}, seen: now}
 		m.workers[id] = h
 	}
 	return h
@@ -196,7 +261,7 @@ type tally struct {
 }
 
 func (t *tally) ended(state bide.State) {
-	if t != nil && state.Ended() && int(state) < len(t.finished) {
+	if state.Ended() && int(state) < len(t.finished) {
 		t.finished[state].Inc()
 	}
 }

@@ -189,6 +189,73 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// What is under way, and what is ended from outside, counts too, and each once.
+func TestMetricsOfWhatLasts(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b := serve(t, dir, server.Config{})
+		defer b.close()
+		checks := 0
+		polls := bide.Define("polls", func(ctx bide.Context, _ any) (any, error) {
+			_, err := bide.Poll(ctx, "job", func(context.Context) (int, error) {
+				if checks++; checks%5 == 0 {
+					return 0, errors.New("no answer")
+				}
+				return checks, nil
+			}, func(n int) bool { return n > 50 }, bide.Every(time.Minute), bide.Exact{}, bide.Timeout(24*time.Hour))
+			return nil, err
+		})
+		counted := func() float64 { return b.metric("bide_attempts_total", `kind="poll"`) }
+		client := bide.NewClient(b.srv.Store())
+		h, err := polls.Start(t.Context(), client, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 { // a worker after another
+			worker := bide.NewWorker(b.srv.Store(), bide.WorkerConfig{})
+			worker.Register(polls)
+			ctx, cancel := context.WithCancel(t.Context())
+			worked := make(chan error, 1)
+			go func() { worked <- worker.Run(ctx) }()
+			time.Sleep(20*time.Minute + time.Second)
+			cancel()
+			if err := <-worked; err != nil {
+				t.Error(err)
+			}
+			if got := counted(); got != float64(checks) || checks < 15 {
+				t.Errorf("%v checks are counted, there were %d", got, checks)
+			}
+		}
+		if _, err := h.Result(t.Context()); err != nil || checks != 51 {
+			t.Errorf("%d checks, %v", checks, err)
+		}
+		for outcome, want := range map[string]float64{"pending": 40, "transient": 10, "succeeded": 1} {
+			if got := b.metric("bide_attempts_total", `kind="poll"`, `outcome="`+outcome+`"`); got != want {
+				t.Errorf("%s: %v, want %v", outcome, got, want)
+			}
+		}
+
+		finished := func(state string) float64 {
+			return b.metric("bide_runs_finished_total", `workflow="polls"`, `state="`+state+`"`)
+		}
+		if h, err = polls.Start(t.Context(), client, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Cancel(t.Context(), h.ID(), ""); err != nil || finished("canceled") != 0 { // it has yet to heed it
+			t.Error(err, finished("canceled"))
+		}
+		if err := client.Terminate(t.Context(), h.ID(), ""); err != nil {
+			t.Error(err)
+		}
+		if err := client.Terminate(t.Context(), h.ID(), ""); err != nil && !errors.Is(err, bide.ErrRunEnded) {
+			t.Error(err)
+		}
+		if finished("terminated") != 1 || finished("succeeded") != 1 || finished("canceled") != 0 {
+			t.Errorf("%v terminated, %v succeeded, %v canceled", finished("terminated"), finished("succeeded"), finished("canceled"))
+		}
+	})
+}
+
 // Whoever sends requests cannot make the server keep ever more series.
 func TestMetricsAreBounded(t *testing.T) {
 	srv, _ := start(t, openStore(t), server.Config{})

@@ -43,8 +43,8 @@ func newMetrics(store bide.Store) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		started:  counter("bide_runs_started_total", "Runs started through this server.", "workflow"),
-		finished: counter("bide_runs_finished_total", "Runs that ended in a turn taken through this server.", "workflow", "state"),
-		attempts: counter("bide_attempts_total", "Attempts of steps and checks of polls, counted when the step or poll is over.", "kind", "outcome"),
+		finished: counter("bide_runs_finished_total", "Runs that ended through this server, in a turn or terminated.", "workflow", "state"),
+		attempts: counter("bide_attempts_total", "Attempts of steps, counted when the step is over, and checks of polls, as they are kept.", "kind", "outcome"),
 		commitTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "bide_commit_duration_seconds",
 			Help: "How long the store took to make a commit durable.", Buckets: prometheus.ExponentialBuckets(0.000_1, 4, 9)}),
 		timerLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "bide_timer_lag_seconds",
@@ -67,8 +67,19 @@ func newMetrics(store bide.Store) *metrics {
 	return m
 }
 
+// handler serves the metrics to two scrapes at once: each reads the store.
 func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2, ErrorHandling: promhttp.ContinueOnError})
+	show := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	scrapes := make(chan struct{}, 2)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case scrapes <- struct{}{}:
+			defer func() { <-scrapes }()
+			show.ServeHTTP(w, r)
+		default:
+			problem(w, http.StatusServiceUnavailable, "overloaded", "two scrapes are under way already", retryBusy)
+		}
+	})
 }
 
 // of returns the tally of a workflow.
@@ -94,12 +105,7 @@ func (m *metrics) record(r *bide.Record) {
 		return
 	}
 	took.Observe(r.Took.Seconds())
-	if r.Kind == bide.KindPoll {
-		if r.Poll != nil {
-			for outcome, n := range r.Poll.Counts {
-				m.attempts.WithLabelValues("poll", outcome).Add(float64(n))
-			}
-		}
+	if r.Kind == bide.KindPoll { // see [meter.checks]
 		return
 	}
 	failed := r.Attempt

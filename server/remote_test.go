@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,13 +124,14 @@ func TestWorkerWithoutKey(t *testing.T) {
 			t.Errorf("let in: %v", err)
 		}
 	}
-	worker := bide.NewWorker(dial(t, srv, remote.Token(reader)), bide.WorkerConfig{Logger: slog.New(slog.DiscardHandler)})
-	worker.Register(greet)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	_ = worker.Run(ctx)
-	if status, err := store.(bide.Admin).Status(t.Context()); err != nil || len(status.Workers) != 1 { // the server's own
-		t.Errorf("a key that may read works: %+v, %v", status.Workers, err)
+	_, err := dial(t, srv, remote.Token(reader)).Claim(t.Context(), bide.Claim{Worker: "intruder", Queues: []string{"default"}, Workflows: []string{"greet"},
+		Max: 1, TTL: time.Minute})
+	if !errors.As(err, new(*bide.InvalidError)) {
+		t.Errorf("a key that may read works: %v", err)
+	}
+	status, err := store.(bide.Admin).Status(t.Context())
+	if err != nil || slices.ContainsFunc(status.Workers, func(w bide.WorkerInfo) bool { return w.ID == "intruder" }) {
+		t.Errorf("it is a worker: %+v, %v", status.Workers, err)
 	}
 }
 
@@ -239,5 +241,60 @@ func TestWritesFromElsewhere(t *testing.T) {
 		if refused := errors.As(committed, new(*bide.InvalidError)); refused != (scope != server.ScopeWorker) || !refused && committed != nil {
 			t.Errorf("commit by a key of scope %s: %v", scope, committed)
 		}
+	}
+}
+
+// A server for reading only says so to those whose key would do for more; who
+// reads, and follows what changes, is served.
+func TestReadOnlyFromElsewhere(t *testing.T) {
+	store := openStore(t)
+	worker, _ := makeKey(t, store, server.ScopeAdmin)
+	reader, _ := makeKey(t, store, server.ScopeRead)
+	if _, err := store.Create(t.Context(), []bide.NewRun{{ID: "r", Workflow: "w", Queue: "q", Input: []byte("1")}}); err != nil {
+		t.Fatal(err)
+	}
+	srv, _ := start(t, store, server.Config{ReadOnly: true})
+	far, stranger := dial(t, srv, remote.Token(worker)), dial(t, srv, remote.Token(reader))
+	writes := map[string]func(*remote.Store) error{
+		"Create": func(s *remote.Store) error {
+			_, err := s.Create(t.Context(), []bide.NewRun{{Workflow: "w", Queue: "q", Input: []byte("1")}})
+			return err
+		},
+		"Claim": func(s *remote.Store) error {
+			_, err := s.Claim(t.Context(), bide.Claim{Worker: "x", Queues: []string{"q"}, Workflows: []string{"w"}, Max: 1, TTL: time.Minute})
+			return err
+		},
+		"Commit": func(s *remote.Store) error {
+			return s.Commit(t.Context(), bide.Lease{}, bide.Batch{Facts: []bide.Fact{{Kind: "k", Key: "k", Value: []byte("1")}}})
+		},
+		"Signal": func(s *remote.Store) error {
+			_, err := s.Signal(t.Context(), "r", bide.Message{Op: bide.OpSignal, Name: "s"})
+			return err
+		},
+		"Control": func(s *remote.Store) error { return s.Control(t.Context(), "r", bide.Command{Op: bide.OpPause}) },
+		"Purge":   func(s *remote.Store) error { return s.Purge(t.Context(), "r") },
+	}
+	for name, write := range writes {
+		if err := write(far); !errors.Is(err, bide.ErrReadOnly) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := write(stranger); err == nil || errors.Is(err, bide.ErrReadOnly) {
+			t.Errorf("%s by who may not write anyway: %v", name, err)
+		}
+	}
+	changes, stop := far.Wake("r", false)
+	defer stop()
+	if err := bide.NewClient(store).Terminate(t.Context(), "r", ""); err != nil {
+		t.Fatal(err)
+	}
+	for run := (bide.Run{}); !run.State.Ended(); {
+		<-changes
+		var err error
+		if run, err = far.Run(t.Context(), "r"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if runs, err := store.Runs(t.Context(), bide.Query{}); err != nil || len(runs) != 1 {
+		t.Errorf("%v %v", runs, err)
 	}
 }

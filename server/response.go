@@ -20,16 +20,20 @@ type response struct {
 	control *http.ResponseController
 	bounded bool // HTTP/1
 	status  int
-	streams func() // called when the answer turns out to be a stream of events
 	stream  bool
+
+	server *Server
+	path   string // as it was asked for, with the prefix
+	began  time.Time
+	gone   bool // it is made elsewhere, see Detach
 
 	// Set by the guards, see [Server.guard].
 	caller *caller
 	inner  *http.Request // as the handler got it, with the pattern and path values of its mux
 }
 
-func newResponse(w http.ResponseWriter, r *http.Request, streams func()) *response {
-	return &response{ResponseWriter: w, control: http.NewResponseController(w), bounded: r.ProtoMajor < 2, streams: streams, inner: r}
+func (s *Server) newResponse(w http.ResponseWriter, r *http.Request) *response {
+	return &response{ResponseWriter: w, control: http.NewResponseController(w), bounded: r.ProtoMajor < 2, server: s, path: r.URL.EscapedPath(), began: time.Now(), inner: r}
 }
 
 func (w *response) bound() {
@@ -44,7 +48,7 @@ func (w *response) WriteHeader(status int) {
 		w.status = status
 		if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") && status == http.StatusOK {
 			w.stream = true
-			w.streams()
+			w.server.meter.streamBegins()
 		}
 	}
 	w.ResponseWriter.WriteHeader(status)

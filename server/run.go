@@ -19,9 +19,13 @@ import (
 // gracePeriod is how long requests in flight have to end when the server stops.
 const gracePeriod = 10 * time.Second
 
-// Run listens, serves, and sends the webhooks of runs that end, until ctx ends.
-// Then it stops with grace and returns nil: streams of events are told that it
-// closes, long polls are answered, and what else is in flight has ten seconds.
+// Run listens, serves, sends the webhooks of runs that end and runs the probe loops,
+// those that were made over HTTP, until ctx ends. Then it stops with grace and returns
+// nil: streams of events are told that it closes, long polls are answered, and what
+// else is in flight has ten seconds.
+//
+// A program that mounts the handler in a server of its own sends and runs neither:
+// they wait for a Run on the same store.
 //
 // A server runs once. It returns an [bide.InvalidError] when Addr is not a loopback address and the
 // store has no API key, and the error of listening or serving.
@@ -71,6 +75,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 				failed <- err
 			}
 		})
+		work.Go(func() { s.loops.run(working) })
 	}
 	s.log.Info("serving", "url", at, "read_only", s.cfg.ReadOnly)
 	var err error

@@ -28,7 +28,7 @@
 //     server that is open to its own machine no key would be missing.
 //  4. CORS: answers may be read by pages of the named origins. It comes before keys,
 //     since a browser asks without one.
-//  5. The API key: 401.
+//  5. The API key: 401, and 429 for an address that gives wrong ones again and again.
 //  6. Its scope: 403.
 //  7. Reading only: 403, to those only who could write otherwise.
 //  8. The audit: one log line for each request that may have changed something,
@@ -46,6 +46,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,7 +75,7 @@ type Config struct {
 	PublicURL string
 	// Prefix is the path that the server is mounted under ("/bide"); default none.
 	Prefix string
-	// AllowPrivate lets webhooks be sent to private addresses too.
+	// AllowPrivate lets webhooks and probe loops reach private addresses too.
 	AllowPrivate bool
 	// Webhooks are the verifiers and endpoints of deliveries that come in.
 	Webhooks webhook.Config
@@ -97,16 +98,20 @@ type Server struct {
 	store   bide.Store
 	log     *slog.Logger
 	keys    *keyring
+	failed  failures
 	hosts   *hosts
 	origins *origins
 	meter   *meter
 	api     *api.Handler
-	outward http.RoundTripper // of webhooks
+	loops   *loops
+	outward http.RoundTripper // of webhooks and probe loops
 	mux     *http.ServeMux
 
 	open  context.Context // ends with Close
 	close context.CancelFunc
 	url   atomic.Pointer[string]
+
+	detached sync.RWMutex // read-locked by each answer that is, see [response.Detach]
 }
 
 // New returns a server of the store. It returns an [bide.InvalidError] that names
@@ -155,32 +160,55 @@ func New(store bide.Store, cfg Config) (*Server, error) {
 // mount puts the parts together.
 func (s *Server) mount() {
 	s.open, s.close = context.WithCancel(context.Background())
-	s.mux.Handle("GET /healthz", s.guard(publicly, http.HandlerFunc(healthy)))
-	s.mux.Handle("GET /readyz", s.guard(publicly, http.HandlerFunc(s.ready)))
-	s.mux.Handle("GET /metrics", s.guard(people, s.meter.handler()))
+	s.page("GET /healthz", publicly, http.HandlerFunc(healthy))
+	s.page("GET /readyz", publicly, http.HandlerFunc(s.ready))
+	s.page("GET /metrics", people, s.meter.handler())
 
 	hooks := s.guard(deliveries, webhook.NewHandler(s.store, s.cfg.Webhooks))
-	s.mux.Handle("/v1/hooks/", hooks)
-	s.mux.Handle("/v1/endpoints/", hooks)
+	s.below("/v1/hooks/", hooks, hooks)
+	s.below("/v1/endpoints/", hooks, hooks)
 
-	s.api = api.NewHandler(s.store, api.Config{Prefix: s.cfg.Prefix, AllowPrivate: s.cfg.AllowPrivate, Logger: s.log})
+	s.loops = &loops{s, make(chan struct{}, 1)}
+	s.api = api.NewHandler(s.store, api.Config{Prefix: s.cfg.Prefix, AllowPrivate: s.cfg.AllowPrivate, Loops: s.loops, Logger: s.log})
+	rest := s.guard(people, s.api)
 	path, workers := remote.NewHandler(s.remotely())
-	s.mux.Handle(path, s.guard(elsewhere, s.whileOpen(workers)))
-	pages := s.guard(publicly, dashboard.Handler(dashboard.Config{ReadOnly: s.cfg.ReadOnly}))
+	s.below(path, s.guard(elsewhere, s.whileOpen(workers)), rest)
+	pages := dashboard.Handler(dashboard.Config{ReadOnly: s.cfg.ReadOnly})
 	for _, pattern := range dashboard.Patterns {
-		s.mux.Handle(pattern, pages)
+		s.page(pattern, publicly, pages)
 	}
-	s.mux.Handle("/v1/approvals/", s.guard(publicly, s.api))
-	s.mux.Handle("/", s.guard(people, s.api))
+	approvals := s.guard(publicly, s.api)
+	s.below("/v1/approvals/", approvals, approvals)
+	s.mux.Handle("/", rest)
+}
+
+// page mounts what is only looked at: "GET /path".
+func (s *Server) page(pattern string, a access, h http.Handler) {
+	s.mux.Handle(pattern, s.guard(a, h))
+	s.mux.Handle(strings.TrimPrefix(pattern, "GET "), s.guard(a, http.HandlerFunc(onlyGet)))
+}
+
+func onlyGet(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Allow", "GET, HEAD")
+	problem(w, http.StatusMethodNotAllowed, "method-not-allowed", r.Method+" is not allowed here; GET and HEAD are", 0)
+}
+
+// below mounts what is under a path that ends in a slash. The path without it has its
+// own handler: the mux would redirect it, past the prefix.
+func (s *Server) below(path string, h, bare http.Handler) {
+	s.mux.Handle(path, h)
+	s.mux.Handle(strings.TrimSuffix(path, "/"), bare)
 }
 
 // Close ends what would hold up the shutdown of the program around it: streams of
 // events say that they close, long polls are answered, workers elsewhere ask again.
 // Other requests are served as before. [Server.Run] does so itself; elsewhere give
-// it to [http.Server.RegisterOnShutdown].
+// it to [http.Server.RegisterOnShutdown]. It returns when they have been told, after
+// five seconds at the latest.
 func (s *Server) Close() {
 	s.close()
 	s.api.Close()
+	s.drain()
 }
 
 // whileOpen ends what waits for long once the server is to close: clients ask again.
@@ -211,9 +239,8 @@ func (s *Server) URL() string {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	began := time.Now()
-	w := newResponse(rw, r, s.meter.streamBegins)
-	defer s.answered(w, began)
+	w := s.newResponse(rw, r)
+	defer s.answered(w)
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
@@ -243,7 +270,10 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // answered ends a request.
-func (s *Server) answered(w *response, began time.Time) {
+func (s *Server) answered(w *response) {
+	if w.gone {
+		return
+	}
 	fault := recover()
 	if err, _ := fault.(error); fault != nil && !errors.Is(err, http.ErrAbortHandler) {
 		s.log.Error("a handler panicked", "route", route(w.inner), "panic", fmt.Sprint(fault), "stack", string(debug.Stack()))
@@ -253,37 +283,51 @@ func (s *Server) answered(w *response, began time.Time) {
 		}
 	}
 	w.bound() // for what is still to be flushed
-	s.meter.request(w, time.Since(began))
-	s.access(w, began)
+	s.meter.request(w, time.Since(w.began))
+	s.access(w)
 	if fault != nil { // the answer is cut off: let the client see that it is
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// strip takes the prefix off the path. A path that is not in its plain form is
-// none of the server's: what is public is told by the path, so there must be one
-// way only to write it.
+// strip takes the prefix off the path, and reports whether the path may lead somewhere.
 func (s *Server) strip(r *http.Request) (*http.Request, bool) {
-	plain := path.Clean("/" + r.URL.Path)
-	if strings.HasSuffix(r.URL.Path, "/") && plain != "/" {
-		plain += "/"
-	}
-	if r.URL.Path != plain || r.Method == http.MethodConnect {
+	rest, in := strings.CutPrefix(r.URL.Path, s.cfg.Prefix)
+	raw, inRaw := strings.CutPrefix(r.URL.EscapedPath(), s.cfg.Prefix)
+	if !in || !inRaw || !plain(raw) || r.Method == http.MethodConnect {
 		return r, false
 	}
 	if s.cfg.Prefix == "" {
 		return r, true
 	}
-	rest, in := strings.CutPrefix(r.URL.Path, s.cfg.Prefix+"/")
-	raw, inRaw := strings.CutPrefix(r.URL.EscapedPath(), s.cfg.Prefix+"/")
-	if !in || !inRaw {
-		return r, false
-	}
 	stripped := *r
 	u := *r.URL
-	u.Path, u.RawPath = "/"+rest, "/"+raw
+	u.Path, u.RawPath = rest, raw
 	stripped.URL = &u
 	return &stripped, true
+}
+
+// plain reports whether an escaped path is in its one form: what is public is told by
+// the path, so there must be one way only to write it. Names in it may be escaped, a
+// slash in them must be, but for "." and "..": others may take them for ways.
+func plain(escaped string) bool {
+	clean := path.Clean(escaped)
+	if strings.HasSuffix(escaped, "/") && clean != "/" {
+		clean += "/"
+	}
+	if escaped != clean || !strings.HasPrefix(clean, "/") {
+		return false
+	}
+	for i, segment := range strings.Split(clean[1:], "/") {
+		name, err := url.PathUnescape(segment)
+		if err != nil || name == "." || name == ".." {
+			return false
+		}
+		if fixed := i == 0 || i == 1 && strings.HasPrefix(clean, "/v1/"); fixed && name != segment {
+			return false
+		}
+	}
+	return true
 }
 
 func notFound(w http.ResponseWriter, _ *http.Request) {

@@ -24,12 +24,21 @@ func refused(ctx context.Context, need Scope) error {
 // what was changed by whom; the turns of runs stand in their histories.
 type vault struct {
 	bide.Store
-	log *slog.Logger
+	log      *slog.Logger
+	readOnly bool
+}
+
+// mayWrite is why who calls may not change what needs the scope, nil if they may.
+func (v *vault) mayWrite(ctx context.Context, need Scope) error {
+	if err := refused(ctx, need); err != nil || !v.readOnly {
+		return err
+	}
+	return bide.ErrReadOnly
 }
 
 // remotely returns the store for workers on other machines.
 func (s *Server) remotely() bide.Store {
-	v := &vault{Store: s.store, log: s.log}
+	v := &vault{Store: s.store, log: s.log, readOnly: s.cfg.ReadOnly}
 	waker, _ := s.store.(bide.Waker)
 	admin, administers := s.store.(bide.Admin)
 	if administers {
@@ -54,7 +63,7 @@ func (v *vault) audit(ctx context.Context, what, run string, err error) {
 
 // Create implements [bide.Store].
 func (v *vault) Create(ctx context.Context, runs []bide.NewRun) ([]bide.Created, error) {
-	if err := refused(ctx, ScopeWrite); err != nil {
+	if err := v.mayWrite(ctx, ScopeWrite); err != nil {
 		v.audit(ctx, "create", "", err)
 		return nil, err
 	}
@@ -67,7 +76,7 @@ func (v *vault) Create(ctx context.Context, runs []bide.NewRun) ([]bide.Created,
 
 // Signal implements [bide.Store].
 func (v *vault) Signal(ctx context.Context, run string, m bide.Message) (isNew bool, err error) {
-	if err = refused(ctx, ScopeWrite); err == nil {
+	if err = v.mayWrite(ctx, ScopeWrite); err == nil {
 		isNew, err = v.Store.Signal(ctx, run, m)
 	}
 	v.audit(ctx, "signal", run, err)
@@ -76,7 +85,7 @@ func (v *vault) Signal(ctx context.Context, run string, m bide.Message) (isNew b
 
 // Control implements [bide.Store].
 func (v *vault) Control(ctx context.Context, run string, c bide.Command) error {
-	err := refused(ctx, ScopeWrite)
+	err := v.mayWrite(ctx, ScopeWrite)
 	if err == nil {
 		err = v.Store.Control(ctx, run, c)
 	}
@@ -90,7 +99,7 @@ func (v *vault) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
 	if slices.ContainsFunc(b.Facts, ofKeys) {
 		need = ScopeAdmin
 	}
-	err := refused(ctx, need)
+	err := v.mayWrite(ctx, need)
 	if err == nil {
 		err = v.Store.Commit(ctx, l, b)
 	}
@@ -98,6 +107,14 @@ func (v *vault) Commit(ctx context.Context, l bide.Lease, b bide.Batch) error {
 		v.audit(ctx, "change of API keys", l.Run, err)
 	}
 	return err
+}
+
+// Claim implements [bide.Store].
+func (v *vault) Claim(ctx context.Context, c bide.Claim) ([]bide.Claimed, error) {
+	if err := v.mayWrite(ctx, ScopeWorker); err != nil {
+		return nil, err
+	}
+	return v.Store.Claim(ctx, c)
 }
 
 // Facts implements [bide.Store].
@@ -127,7 +144,7 @@ type guardedAdmin struct {
 
 // Purge implements [bide.Admin].
 func (a guardedAdmin) Purge(ctx context.Context, run string) error {
-	err := refused(ctx, ScopeAdmin)
+	err := a.vault.mayWrite(ctx, ScopeAdmin)
 	if err == nil {
 		err = a.Admin.Purge(ctx, run)
 	}

@@ -1,5 +1,5 @@
 //go:build !race
 
-package api
+package server_test
 
 const raced = false

@@ -1,5 +1,5 @@
 //go:build race
 
-package api
+package server_test
 
 const raced = true // stacks and heap are larger under the race detector
