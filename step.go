@@ -211,11 +211,12 @@ func (s *stepRun) resume() (done bool, data json.RawMessage, err error) {
 	}
 	s.failed(attempts+1, ErrInterrupted, wait.Interrupted, 0)
 	s.state.NextAt = time.Time{}
-	if resumed || s.policy.MaximumAttempts > 0 || s.timeout != nil {
-		t.mu.Lock()
-		s.keepWaitLocked(*s.state)
-		t.mu.Unlock()
+	t.mu.Lock()
+	s.keepWaitLocked(*s.state)
+	if !resumed && s.policy.MaximumAttempts <= 0 && s.timeout == nil {
+		t.changes-- // nothing hangs on it before the attempt: it rides with what that streams
 	}
+	t.mu.Unlock()
 	return s.giveUp(ErrInterrupted, 0)
 }
 

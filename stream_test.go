@@ -164,10 +164,15 @@ func TestStreamOfACrashedWorker(t *testing.T) {
 		h := start(e, wf, 0)
 		time.Sleep(500 * time.Millisecond)
 		hand.crash()
+		hand = e.work(wf)
+		for len(e.chunks(h.ID())) < 2 { // the second call has said something
+			time.Sleep(50 * time.Millisecond)
+		}
+		hand.crash()
 		e.work(wf)
 		_, err := result(e, h)
 		e.ok(err)
-		want := []string{"1 tell #1: call 1. ", "1 tell #2: call 2. end of 2."}
+		want := []string{"1 tell #1: call 1. ", "1 tell #2: call 2. ", "1 tell #3: call 3. end of 3."}
 		if got := texts(e.chunks(h.ID())); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got %q, want %q: what was kept of the first, and nothing of it after its lease", got, want)
 		}

@@ -172,6 +172,9 @@ func (p *patrons) signal(o *outcome, name, value string, rng *rand.Rand) {
 			return bide.ErrRunEnded // it may have had it before, as it may have what it went on with
 		}
 		if refused || errors.Is(err, bide.ErrRunEnded) && o.Job.uses("retry") {
+			if run, gerr := c.Get(p.ctx, o.Run); gerr == nil && p.over(o, run.State) {
+				return bide.ErrRunEnded // for good: the answer to an earlier try was lost
+			}
 			return errors.New(err.Error())
 		}
 		return err

@@ -35,23 +35,28 @@ func (s *Store) Status(ctx context.Context) (status bide.Status, err error) {
 		}
 		return int(a.State) - int(b.State)
 	})
-	rows, err := s.pool.Query(ctx, s.sql(listWorkers))
-	if err != nil {
-		return status, s.readFailure(err)
-	}
-	now := s.now()
-	for rows.Next() {
-		var x bide.WorkerInfo
-		var left int64
-		if err := rows.Scan(&x.ID, &x.Queues, &x.Workflows, &x.Max, &x.Held, &left); err != nil {
-			return status, s.readFailure(err)
+	err = s.again(ctx, func(ctx context.Context) error {
+		status.Workers = nil
+		rows, err := s.pool.Query(ctx, s.sql(listWorkers))
+		if err != nil {
+			return err
 		}
-		slices.Sort(x.Queues)
-		slices.Sort(x.Workflows)
-		x.ExpiresAt = now.Add(time.Duration(left) * time.Microsecond)
-		status.Workers = append(status.Workers, x)
-	}
-	return status, s.readFailure(rows.Err())
+		defer rows.Close()
+		now := s.now()
+		for rows.Next() {
+			var x bide.WorkerInfo
+			var left int64
+			if err := rows.Scan(&x.ID, &x.Queues, &x.Workflows, &x.Max, &x.Held, &left); err != nil {
+				return err
+			}
+			slices.Sort(x.Queues)
+			slices.Sort(x.Workflows)
+			x.ExpiresAt = now.Add(time.Duration(left) * time.Microsecond)
+			status.Workers = append(status.Workers, x)
+		}
+		return rows.Err()
+	})
+	return status, err
 }
 
 // Purge implements [bide.Admin].

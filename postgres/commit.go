@@ -88,6 +88,9 @@ func (o *op) signOfLife() bool {
 	return o.commit && o.lease.Run == "" && o.batch.Next == nil && len(o.batch.Facts) == 0
 }
 
+// moves reports whether the op is anybody's doing.
+func (o *op) moves() bool { return !o.tick && o.hint == nil && !o.signOfLife() }
+
 // ofWorker is a commit to all that a worker holds.
 func (w *writer) ofWorker(o *op) error {
 	i := slices.IndexFunc(w.workers, func(x *worker) bool { return x.id == o.lease.Worker })
@@ -446,7 +449,7 @@ func (w *writer) foresee(ops []*op) error {
 			}
 		}
 	}
-	if len(ks) == 0 && len(ids) == 0 {
+	if len(ks) == 0 && len(ids) == 0 && w.outrun < outrunOften {
 		return nil
 	}
 	// Rows of our own too, else one who holds them, and waits for those, waits for us.

@@ -17,18 +17,32 @@ import (
 	"github.com/bide-dev/bide/postgres"
 )
 
-// wire is a network that can be frozen and cut.
+// wire is a network that can be frozen, cut and listened in to.
 type wire struct {
 	mu    sync.RWMutex // locked: frozen
 	cutMu sync.Mutex
 	sent  atomic.Int64
-	cut   string // what happens to the next that is sent: "lost", or "unanswered"
+	cut   string                       // what happens to the next that is sent: "lost", or "unanswered"
+	gone  atomic.Pointer[atomic.Bool]  // whether the lines of this era are forgotten
+	heard atomic.Pointer[func([]byte)] // is called with what is to be sent
 }
 
 func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	return &line{Conn: c, wire: w}, err
+	w.gone.CompareAndSwap(nil, &atomic.Bool{})
+	return &line{Conn: c, wire: w, gone: w.gone.Load()}, err
 }
+
+// era begins another era. forget lets nothing through, without a word, on the lines
+// that are made in it, as a firewall does that has lost its table.
+func (w *wire) era() (forget func()) {
+	gone := &atomic.Bool{}
+	w.gone.Store(gone)
+	return func() { gone.Store(true) }
+}
+
+// before calls fn with all that is to be sent from now on.
+func (w *wire) before(fn func([]byte)) { w.heard.Store(&fn) }
 
 // freeze lets nothing be sent while fn runs.
 func (w *wire) freeze(fn func()) {
@@ -47,11 +61,18 @@ type line struct {
 	net.Conn
 	*wire
 	deaf bool
+	gone *atomic.Bool
 }
 
 var errCut = errors.New("the test has cut the line")
 
 func (l *line) Write(p []byte) (int, error) {
+	if fn := l.heard.Load(); fn != nil {
+		(*fn)(p)
+	}
+	if l.gone.Load() {
+		return len(p), nil
+	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	l.cutMu.Lock()
@@ -74,6 +95,9 @@ func (l *line) Write(p []byte) (int, error) {
 // Read reads an answer that is to be lost, so that what was asked is done.
 func (l *line) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
+	for err == nil && l.gone.Load() {
+		n, err = l.Conn.Read(p)
+	}
 	if l.deaf {
 		_ = l.Conn.Close()
 		return 0, errCut

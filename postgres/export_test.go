@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -13,10 +14,22 @@ func (s *Store) Die() {
 	_ = s.Close()
 }
 
+// Transactions is how many there have been.
+func (s *Store) Transactions() int64 { return s.meter.transactions.Load() }
+
 // Dial has the store connect through a network of the test's.
 func Dial(f func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
 	return func(c *config) { c.dial = f }
 }
+
+// Quiet is after what time without a word the listener asks whether it is heard.
+func Quiet(d time.Duration) Option { return func(c *config) { c.quiet = d } }
+
+// OwnFault and Jittered are what retries go by.
+var (
+	OwnFault = ownFault
+	Jittered = jittered
+)
 
 // Once is what [TxStep] does in an attempt.
 func (s *Store) Once(ctx context.Context, key string, do func(pgx.Tx) ([]byte, error), recall func([]byte) error) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,7 @@ const (
 	lookBusy = 5 * time.Second
 	lookIdle = 12 * time.Second // more than from one sign of life of a worker to the next
 	lookPoll = 500 * time.Millisecond
+	lookSlow = 5 * time.Second // when nothing has moved for ten times as long
 )
 
 // ready sees to the connection and the process's row.
@@ -56,7 +58,7 @@ func (w *writer) pause(tries int) bool {
 	if tries > 12 {
 		return false
 	}
-	wait := time.NewTimer(min(10*time.Millisecond<<tries, time.Second))
+	wait := time.NewTimer(jittered(min(10*time.Millisecond<<tries, time.Second)))
 	defer wait.Stop()
 	select {
 	case <-wait.C:
@@ -77,7 +79,7 @@ func (w *writer) ttl() time.Duration {
 	return ttl
 }
 
-const register = `INSERT INTO bide.member (k, expires, process) VALUES ($1, clock_timestamp() + $2 * interval '1 microsecond', $3)
+const register = `INSERT INTO bide.member (k, expires, lease, process) VALUES ($1, clock_timestamp() + $2 * interval '1 microsecond', $2, $3)
 	RETURNING EXISTS (SELECT FROM bide.member WHERE k <> $1 AND NOT dead AND expires > clock_timestamp())`
 
 func (w *writer) register() error {
@@ -126,7 +128,7 @@ func (w *writer) beatAfter() time.Duration {
 	case w.s.alone:
 		return wait
 	case w.s.noNotify && (len(w.workers) > 0 || w.s.watched()):
-		return min(wait, lookPoll)
+		return min(wait, min(max(w.s.still()/10, lookPoll), lookSlow))
 	case w.s.noNotify:
 		return never
 	case w.others && len(w.leases) > 0:
@@ -162,8 +164,9 @@ func (w *writer) next() (int64, error) {
 
 // beatSQL is a sign of life and a look around: at the process's row, at what others
 // there are, at those who have given none for too long, at when the routes that are
-// served have something due, and at routes that are new.
-const beatSQL = `UPDATE bide.member AS m SET expires = clock_timestamp() + $2 * interval '1 microsecond'
+// served have something due, at routes that are new, and at the others' rows: three
+// numbers each.
+const beatSQL = `UPDATE bide.member AS m SET expires = clock_timestamp() + $2 * interval '1 microsecond', lease = $2
 	WHERE k = $1 AND NOT dead
 	RETURNING m.news, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 		EXISTS (SELECT FROM bide.member o WHERE o.k <> $1 AND NOT o.dead AND o.expires > clock_timestamp()),
@@ -171,7 +174,8 @@ const beatSQL = `UPDATE bide.member AS m SET expires = clock_timestamp() + $2 * 
 			OR EXISTS (SELECT FROM bide.worker x JOIN bide.member o ON o.k = x.member WHERE o.dead),
 		ARRAY (SELECT coalesce((SELECT wake FROM bide.run WHERE route = t.k AND wake IS NOT NULL ORDER BY wake LIMIT 1), 9223372036854775807)
 			FROM unnest($3::bigint[]) WITH ORDINALITY AS t (k, n) ORDER BY t.n),
-		(SELECT count(*) FROM bide.route)`
+		(SELECT count(*) FROM bide.route),
+		ARRAY (SELECT unnest(ARRAY[o.k, (extract(epoch FROM o.expires) * 1000000)::bigint, o.lease]) FROM bide.member o WHERE o.k <> $1 AND NOT o.dead)`
 
 func (w *writer) beat() error {
 	var served []*route
@@ -183,9 +187,9 @@ func (w *writer) beat() error {
 	}
 	var news, now, routes int64
 	var lapsed bool
-	var due []int64
+	var due, rivals []int64
 	sent := time.Now()
-	err := w.conn.QueryRow(w.ctx, w.s.sql(beatSQL), w.me, w.ttl().Microseconds(), ks).Scan(&news, &now, &w.others, &lapsed, &due, &routes)
+	err := w.conn.QueryRow(w.ctx, w.s.sql(beatSQL), w.me, w.ttl().Microseconds(), ks).Scan(&news, &now, &w.others, &lapsed, &due, &routes, &rivals)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && news != w.news {
 		return errFenced
 	}
@@ -202,77 +206,19 @@ func (w *writer) beat() error {
 			return err
 		}
 	}
+	w.watch(rivals, sent)
+	lapsed = lapsed || len(w.silent.k) > 0
 	if lapsed && len(w.workers) > 0 {
 		if err := w.takeOver(); err != nil {
 			return err
 		}
 	}
+	if lapsed || slices.ContainsFunc(due, func(at int64) bool { return at <= now }) {
+		w.s.stir()
+	}
 	w.nextBeat()
 	if w.others && !w.s.alone {
 		return w.lookAtWatched()
-	}
-	return nil
-}
-
-// bury marks the processes whose time has run out: from then on none of their
-// transactions succeeds.
-const bury = `UPDATE bide.member SET dead = true, news = news + 1
-	WHERE k IN (SELECT k FROM bide.member WHERE NOT dead AND expires <= clock_timestamp() AND k <> $1 FOR UPDATE SKIP LOCKED)`
-
-// freeRuns makes due what workers of the dead held.
-const freeRuns = `UPDATE bide.run SET holder = NULL, warm = false, cut = true, ver = $1,
-		wake = CASE WHEN state = $2 THEN NULL ELSE $3::bigint END
-	WHERE holder IN (SELECT k FROM bide.worker WHERE member = ANY ($4)) RETURNING route`
-
-const dropWorkers = `DELETE FROM bide.worker WHERE member IN (SELECT k FROM bide.member WHERE dead)
-	AND NOT EXISTS (SELECT FROM bide.run WHERE holder = worker.k)`
-
-// forget removes what is left of processes that ended long ago, but for what they
-// have counted.
-const forget = `WITH gone AS (DELETE FROM bide.member WHERE dead AND expires < clock_timestamp() - interval '1 day'
-		AND NOT EXISTS (SELECT FROM bide.worker WHERE member = member.k) RETURNING tally)
-	INSERT INTO bide.tally (route, state, runs) SELECT tally[i], tally[i + 1], tally[i + 2] FROM gone, generate_series(1, cardinality(tally), 3) AS i`
-
-// takeOver frees the runs of processes that have died.
-func (w *writer) takeOver() error {
-	if _, err := w.conn.Exec(w.ctx, w.s.sql(bury), w.me); err != nil {
-		return err
-	}
-	rows, err := w.conn.Query(w.ctx, w.s.sql(`SELECT k FROM bide.member WHERE dead`))
-	if err != nil {
-		return err
-	}
-	dead, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return err
-	}
-	if err := w.block(); err != nil { // above all that these had
-		return err
-	}
-	ver, err := w.next()
-	if err != nil {
-		return err
-	}
-	rows, err = w.conn.Query(w.ctx, w.s.sql(freeRuns), ver, int16(bide.Paused), w.s.now().UnixMicro(), dead)
-	if err != nil {
-		return err
-	}
-	routes, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return err
-	}
-	for _, k := range routes {
-		if w.byKey[k] == nil {
-			if err := w.loadRoutes(w.ctx); err != nil {
-				return err
-			}
-		}
-		w.dueAt(w.byKey[k], 0)
-	}
-	for _, text := range []string{dropWorkers, forget} {
-		if _, err := w.conn.Exec(w.ctx, w.s.sql(text)); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -322,6 +268,7 @@ func (w *writer) catchUp() error {
 	if err != nil {
 		return err
 	}
+	w.s.stir()
 	if err := w.reread(changed); err != nil {
 		return err
 	}
@@ -433,25 +380,4 @@ func (w *writer) stop() {
 	if !w.s.noNotify { // one may have come a moment ago
 		_ = w.say(ctx, hint{From: w.me, Gone: true})
 	}
-}
-
-// strayRuns frees what is held in the names of workers that do not know of it.
-const strayRuns = `UPDATE bide.run SET holder = NULL, warm = false, wake = CASE WHEN state = $4 THEN NULL ELSE $3::bigint END
-	WHERE holder = ANY ($1) AND NOT k = ANY ($2)`
-
-// giveBackStrays frees the runs that were claimed by a transaction whose answer was
-// lost with the connection.
-func (w *writer) giveBackStrays() error {
-	workers, known := []int64{}, []int64{}
-	for _, x := range w.workers {
-		workers = append(workers, x.k)
-	}
-	for k := range w.leases {
-		known = append(known, k)
-	}
-	if _, err := w.conn.Exec(w.ctx, w.s.sql(strayRuns), workers, known, w.s.now().UnixMicro(), int16(bide.Paused)); err != nil {
-		return err
-	}
-	w.strays, w.beatAt = false, 0 // they are due
-	return nil
 }

@@ -40,56 +40,58 @@ func migrations() (scripts []string) {
 	return scripts
 }
 
-// Migrations is the SQL that makes the schema "bide", for those who would rather
-// run it themselves: [Open] finds it done.
-func Migrations() string {
-	var all strings.Builder
-	all.WriteString(begin)
-	for i, script := range migrations() {
-		fmt.Fprintf(&all, "\n%s\nINSERT INTO bide.migration (version) VALUES (%d);\n", script, i+1)
+// Migrations is the SQL that makes the schema "bide", or brings it up to date, for
+// those who would rather run it themselves: [Open] finds it done. It is one
+// transaction; to run it again does no harm.
+func Migrations() string { return script(home) }
+
+// script brings a schema up to date, one process at a time.
+func script(name string) string {
+	var b strings.Builder
+	b.WriteString(noted)
+	for i, text := range migrations() {
+		fmt.Fprintf(&b, "\nDO $bide$ BEGIN IF NOT EXISTS (SELECT FROM bide.migration WHERE version = %d) THEN\n%s\nINSERT INTO bide.migration (version) VALUES (%d);\nEND IF; END $bide$;\n",
+			i+1, strings.TrimSpace(text), i+1)
 	}
-	return all.String()
+	quoted, body := home, b.String()
+	if name != home {
+		quoted = pgx.Identifier{name}.Sanitize()
+		body = strings.ReplaceAll(body, home+".", quoted+".")
+	}
+	return fmt.Sprintf(begin, strings.ReplaceAll("bide "+name, "'", "''"), quoted) + body + "\nCOMMIT;\n"
 }
 
-// begin makes what the migrations are noted in.
-const begin = `CREATE SCHEMA IF NOT EXISTS bide;
-CREATE TABLE IF NOT EXISTS bide.migration (
+// begin locks the others out.
+const begin = `BEGIN;
+SET LOCAL client_min_messages = warning;
+SELECT pg_advisory_xact_lock(hashtextextended('%s', 0));
+CREATE SCHEMA IF NOT EXISTS %s;
+`
+
+// noted is what the migrations are noted in.
+const noted = `CREATE TABLE IF NOT EXISTS bide.migration (
 	version int PRIMARY KEY,
 	at      timestamptz NOT NULL DEFAULT now()
 );
 `
 
-// migrate brings the schema up to date, one process at a time. A role that may
-// not change the schema can open one that is up to date.
+// migrate brings the schema up to date. A role that may not change the schema can open
+// one that is up to date.
 func (s *Store) migrate(ctx context.Context, conn *pgx.Conn) error {
-	all := migrations()
-	has, err := s.version(ctx, conn)
-	if err != nil || has == len(all) {
-		return err
+	newest := len(migrations())
+	for {
+		has, err := s.version(ctx, conn)
+		if err != nil || has == newest {
+			return err
+		}
+		if has > newest {
+			return &SchemaError{Schema: s.schema, Has: has, Newest: newest}
+		}
+		if _, err := conn.PgConn().Exec(ctx, script(s.schema)).ReadAll(); err != nil {
+			_, _ = conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
+			return fmt.Errorf("postgres: making schema %s: %w", s.schema, failure(err))
+		}
 	}
-	if has > len(all) {
-		return &SchemaError{Schema: s.schema, Has: has, Newest: len(all)}
-	}
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		return failure(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('bide ' || $1, 0))`, s.schema); err != nil {
-		return failure(err)
-	}
-	if has, err = s.version(ctx, tx.Conn()); err != nil {
-		return err
-	}
-	script := begin
-	for i := has; i < len(all); i++ {
-		script += fmt.Sprintf("%s\nINSERT INTO bide.migration (version) VALUES (%d);\n", all[i], i+1)
-	}
-	if _, err := conn.PgConn().Exec(ctx, s.sql(strings.ReplaceAll(script, "SCHEMA IF NOT EXISTS bide;",
-		"SCHEMA IF NOT EXISTS "+pgx.Identifier{s.schema}.Sanitize()+";"))).ReadAll(); err != nil {
-		return fmt.Errorf("postgres: making schema %s: %w", s.schema, failure(err))
-	}
-	return failure(tx.Commit(ctx))
 }
 
 // version is how many migrations the schema has had.

@@ -186,7 +186,7 @@ func (e *listener) stop() {
 }
 
 // listen hears until the store is closed. ready is called when the first try to
-// connect is over.
+// listen is over.
 func (s *Store) listen(ctx context.Context, ready func()) {
 	defer ready()
 	for tries := 0; ctx.Err() == nil; tries++ {
@@ -194,7 +194,7 @@ func (s *Store) listen(ctx context.Context, ready func()) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(min(50*time.Millisecond<<min(tries, 8), 5*time.Second)):
+			case <-time.After(jittered(min(50*time.Millisecond<<min(tries, 8), 5*time.Second))):
 			}
 		}
 		conn, err := pgx.ConnectConfig(ctx, s.dsn)
@@ -211,13 +211,24 @@ func (s *Store) listen(ctx context.Context, ready func()) {
 			tries = 1
 			s.hear(ctx, conn)
 		}
+		ready()
 		_ = conn.Close(context.WithoutCancel(ctx))
 	}
 }
 
 func (s *Store) hear(ctx context.Context, conn *pgx.Conn) {
 	for {
-		n, err := conn.WaitForNotification(ctx)
+		quiet, cancel := context.WithTimeout(ctx, s.quiet)
+		n, err := conn.WaitForNotification(quiet)
+		cancel()
+		if err != nil && ctx.Err() == nil && quiet.Err() != nil { // is it there at all?
+			quiet, cancel = context.WithTimeout(ctx, s.quiet)
+			err = conn.Ping(quiet)
+			cancel()
+			if err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return
 		}

@@ -34,6 +34,7 @@ type Store struct {
 	line    atomic.Pointer[timeline.Line] // the store's time
 	group   *group.Group[*op]
 	pool    *pgxpool.Pool // for those who only read
+	steps   *pgxpool.Pool // for transactions of [TxStep]
 	closed  chan struct{}
 	closing sync.Once
 	texts   sync.Map // statements for the schema, by those for "bide"
@@ -42,6 +43,7 @@ type Store struct {
 	me      atomic.Int64 // this process's row in the table of members
 	started atomic.Int64 // runs, by StartTx
 	lapse   lapse
+	stirred atomic.Int64 // when something moved, in nanoseconds since the writer's start
 
 	w writer // used by the group's goroutine only
 
@@ -61,6 +63,7 @@ type config struct {
 	unprepared bool
 	alone      bool
 	dial       pgconn.DialFunc // of tests
+	quiet      time.Duration   // after so long without a word the listener asks whether it is heard
 }
 
 // Schema is the schema that the tables are in; default "bide". It is made if
@@ -69,7 +72,8 @@ func Schema(name string) Option { return func(c *config) { c.schema = name } }
 
 // NoNotify does without LISTEN and NOTIFY, and without any state of a session, as
 // PgBouncer needs it when it pools transactions: then what other processes do is
-// seen by looking, twice a second.
+// seen by looking, twice a second while something moves, and after a minute of nothing
+// every five seconds.
 func NoNotify() Option { return func(c *config) { c.noNotify, c.unprepared = true, true } }
 
 // Alone is for tests in virtual time: no other process has the store open, so that
@@ -79,20 +83,34 @@ func Alone() Option { return func(c *config) { c.noNotify, c.alone = true, true 
 
 // Open connects to the database and brings the schema up to date. dsn is a URL
 // or a list of key=value pairs, as libpq has them; what it leaves out is taken
-// from PGHOST and the like. It returns a [SchemaError] when a newer bide made
-// the schema.
+// from PGHOST and the like. Its parameters bide_schema=NAME and bide_notify=off are
+// [Schema] and [NoNotify], for programs that are given no more than a dsn. Open
+// returns a [SchemaError] when a newer bide made the schema.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
-	c := config{schema: home}
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, &bide.InvalidError{Field: "dsn", Reason: "cannot be read: " + err.Error()}
+	}
+	c := config{schema: home, quiet: 20 * time.Second}
+	if err := c.take(cfg.ConnConfig.RuntimeParams); err != nil {
+		return nil, err
+	}
 	for _, o := range opts {
 		o(&c)
 	}
 	if c.schema == "" || strings.ContainsRune(c.schema, 0) || len(c.schema) > 63 {
 		return nil, &bide.InvalidError{Field: "schema", Reason: fmt.Sprintf("%q is no name: it has 1 to 63 bytes", c.schema)}
 	}
+	if !strings.Contains(dsn, "pool_max_conns") {
+		cfg.MaxConns = readConns
+	}
+	if cfg.PingTimeout == 0 { // of a connection that was idle: see readFor
+		cfg.PingTimeout = time.Second
+	}
 	s := &Store{config: c, closed: make(chan struct{}),
 		live: map[string]*lease{}, watchers: map[string][]*watcher{}, workers: map[string]*worker{}}
 	s.line.Store(timeline.Start(time.Now(), 0))
-	if err := s.open(ctx, dsn); err != nil {
+	if err := s.open(ctx, cfg); err != nil {
 		_ = s.Close()
 		return nil, err
 	}
@@ -101,13 +119,30 @@ func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 
 const readConns = 8
 
-func (s *Store) open(ctx context.Context, dsn string) error {
-	cfg, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		return &bide.InvalidError{Field: "dsn", Reason: "cannot be read: " + err.Error()}
+// take takes the options that a dsn has for the store out of its parameters.
+func (c *config) take(params map[string]string) error {
+	for name, value := range params {
+		switch {
+		case !strings.HasPrefix(name, "bide_"):
+			continue
+		case name == "bide_schema":
+			Schema(value)(c)
+		case name == "bide_notify" && value == "off":
+			NoNotify()(c)
+		case name == "bide_notify" && value == "on":
+		case name == "bide_notify":
+			return &bide.InvalidError{Field: "dsn", Reason: fmt.Sprintf("has %s=%q; it is on or off", name, value)}
+		default:
+			return &bide.InvalidError{Field: "dsn", Reason: fmt.Sprintf("has a parameter %s that there is not; use bide_schema or bide_notify", name)}
+		}
+		delete(params, name)
 	}
-	if !strings.Contains(dsn, "pool_max_conns") {
-		cfg.MaxConns = readConns
+	return nil
+}
+
+func (s *Store) open(ctx context.Context, cfg *pgxpool.Config) (err error) {
+	if cfg.ConnConfig.ValidateConnect == nil { // after a failover another server may be the one that takes writes
+		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	if s.dial != nil {
 		cfg.ConnConfig.DialFunc = s.dial
@@ -127,6 +162,11 @@ func (s *Store) open(ctx context.Context, dsn string) error {
 		}
 	}
 	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), cfg); err != nil {
+		return failure(err)
+	}
+	cfg = cfg.Copy()
+	cfg.MinConns, cfg.MinIdleConns = 0, 0
+	if s.steps, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), cfg); err != nil {
 		return failure(err)
 	}
 	conn, err := pgx.ConnectConfig(ctx, s.dsn)
@@ -160,7 +200,7 @@ func (s *Store) identify(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // setClock lets the store's time follow the database's clock. It never goes back:
-// where the clock has, it waits for it.
+// where that clock has, it ticks on ahead of it.
 func (s *Store) setClock(db int64) {
 	if s.alone || db == 0 {
 		return
@@ -210,8 +250,10 @@ func (s *Store) Close() error {
 		}
 		s.w.hangUp()
 		s.dismiss()
-		if s.pool != nil {
-			s.pool.Close()
+		for _, pool := range []*pgxpool.Pool{s.pool, s.steps} {
+			if pool != nil {
+				pool.Close()
+			}
 		}
 	})
 	return nil

@@ -266,7 +266,7 @@ func (w *writer) settle() error {
 // process's runs is known, and keeps the transaction's number. It tells whether
 // others have the store open.
 const fence = `WITH mine AS (
-		UPDATE bide.member SET batch = $2, changed = '{}', tally = $5, expires = clock_timestamp() + $4 * interval '1 microsecond'
+		UPDATE bide.member SET batch = $2, changed = '{}', tally = $5, expires = clock_timestamp() + $4 * interval '1 microsecond', lease = $4
 		WHERE k = $1 AND news = $3 AND batch = $6 AND NOT dead RETURNING k)
 	SELECT 1 / count(*) > 0 AND EXISTS (SELECT FROM bide.member WHERE k <> $1 AND NOT dead AND expires > clock_timestamp()) FROM mine`
 

@@ -110,14 +110,15 @@ func (s *Store) readFailure(err error) error {
 	return failure(err)
 }
 
-// readFor is how long a read waits for the database to answer: a connection may be
-// lost without a word, and there is another to be had.
-const readFor = 15 * time.Second
+// readFor is how long the first try of a read waits for the database to answer: a
+// connection may be lost without a word, and there is another to be had. Each further
+// try waits for twice as long, for what is slow.
+const readFor = 2 * time.Second
 
 // again tries a read once more, and again, when its connection is lost.
 func (s *Store) again(ctx context.Context, read func(context.Context) error) error {
 	for tries := 0; ; tries++ {
-		try, cancel := context.WithTimeout(ctx, readFor)
+		try, cancel := context.WithTimeout(ctx, readFor<<tries)
 		err := read(try)
 		cancel()
 		if err == nil || s.isClosed() || ctx.Err() != nil || tries == 4 || !lost(err) {

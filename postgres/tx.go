@@ -56,8 +56,8 @@ func (s *Store) StartTx(ctx context.Context, tx pgx.Tx, n bide.NewRun) (bide.Cre
 		return s.whoHasTx(ctx, tx, &n)
 	}
 	if s.started.Add(1)%5000 == 0 { // in a transaction of its own: nobody is to wait for the caller's
-		if _, err := s.pool.Exec(ctx, s.sql(foldTally)); err != nil {
-			return bide.Created{}, s.readFailure(err)
+		if err := s.exec(ctx, foldTally); err != nil {
+			return bide.Created{}, err
 		}
 	}
 	if !s.noNotify {
@@ -100,16 +100,26 @@ func (s *Store) insertTx(ctx context.Context, tx pgx.Tx, p *pending) (taken bool
 	return false, failure(err)
 }
 
+// whoHas finds a run by its key or else by its id.
+const whoHas = `SELECT r.k, coalesce(r.id, ''), coalesce(r.key, ''), r.print, t.workflow, r.gen, r.input
+	FROM bide.run r JOIN bide.route t ON t.k = r.route
+	WHERE r.key = nullif($1, '') OR r.id = nullif($2, '') ORDER BY r.key = nullif($1, '') DESC NULLS LAST LIMIT 1`
+
 // whoHasTx answers a start whose id or key a run has.
 func (s *Store) whoHasTx(ctx context.Context, tx pgx.Tx, n *bide.NewRun) (c bide.Created, err error) {
 	var k int64
 	var id, key, fingerprint, workflow string
 	var gen int
 	var input []byte
-	err = tx.QueryRow(ctx, s.sql(`SELECT r.k, coalesce(r.id, ''), coalesce(r.key, ''), r.print, t.workflow, r.gen, r.input
-		FROM bide.run r JOIN bide.route t ON t.k = r.route
-		WHERE r.key = nullif($1, '') OR r.id = nullif($2, '') ORDER BY r.key = nullif($1, '') DESC NULLS LAST LIMIT 1`), n.Key, n.ID).
-		Scan(&k, &id, &key, &fingerprint, &workflow, &gen, &input)
+	scan := func(row pgx.Row) error { return row.Scan(&k, &id, &key, &fingerprint, &workflow, &gen, &input) }
+	err = scan(tx.QueryRow(ctx, s.sql(whoHas), n.Key, n.ID))
+	if errors.Is(err, pgx.ErrNoRows) { // it has come since the snapshot that the transaction sees
+		err = s.again(ctx, func(ctx context.Context) error { return scan(s.pool.QueryRow(ctx, s.sql(whoHas), n.Key, n.ID)) })
+	}
+	if errors.Is(err, pgx.ErrNoRows) { // and has gone again
+		c.ID, c.Err = n.ID, &bide.ConflictError{ID: n.ID, Key: n.Key}
+		return c, nil
+	}
 	if err != nil {
 		return c, failure(err)
 	}
@@ -132,67 +142,28 @@ func (s *Store) whoHasTx(ctx context.Context, tx pgx.Tx, n *bide.NewRun) (c bide
 func (s *Store) routeOf(ctx context.Context, queue, workflow string) (route, error) {
 	r := route{name: routeName{queue, workflow}}
 	for range 3 {
-		err := s.pool.QueryRow(ctx, s.sql(`SELECT k FROM bide.route WHERE queue = $1 AND workflow = $2`), queue, workflow).Scan(&r.k)
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return r, s.readFailure(err)
+		err := s.again(ctx, func(ctx context.Context) error {
+			err := s.pool.QueryRow(ctx, s.sql(`SELECT k FROM bide.route WHERE queue = $1 AND workflow = $2`), queue, workflow).Scan(&r.k)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return nil
+			}
+			return err
+		})
+		if err != nil || r.k != 0 {
+			return r, err
 		}
-		if _, err := s.pool.Exec(ctx, s.sql(`INSERT INTO bide.route (k, queue, workflow) VALUES (nextval('bide.number'), $1, $2)
-			ON CONFLICT DO NOTHING`), queue, workflow); err != nil {
-			return r, s.readFailure(err)
+		if err := s.exec(ctx, `INSERT INTO bide.route (k, queue, workflow) VALUES (nextval('bide.number'), $1, $2)
+			ON CONFLICT DO NOTHING`, queue, workflow); err != nil {
+			return r, err
 		}
 	}
 	return r, fmt.Errorf("postgres: route %q, %q is neither there nor can it be made", queue, workflow)
 }
 
-// TxStep is [bide.Step] for work in the store's own database: what fn writes in tx
-// and the proof that it was done are committed together, so that it happens exactly
-// once, whatever crashes when. fn must neither commit nor roll back. Its result is
-// kept in the table "once", for 30 days beside the run's history: as long as a
-// crashed run may be left alone. Each call takes one of the store's connections
-// ("pool_max_conns" in the dsn; default 8).
-func TxStep[T any](ctx bide.Context, s *Store, name string, fn func(context.Context, pgx.Tx) (T, error), opts ...bide.StepOption) (T, error) {
-	return bide.Step(ctx, name, func(ctx context.Context) (v T, err error) {
-		err = s.once(ctx, bide.IdempotencyKey(ctx), func(tx pgx.Tx) ([]byte, error) {
-			if v, err = fn(ctx, tx); err != nil {
-				return nil, err
-			}
-			return json.Marshal(v)
-		}, func(data []byte) error { return json.Unmarshal(data, &v) })
-		return v, err
-	}, opts...)
-}
-
-const oldOnce = `DELETE FROM bide.once WHERE key IN (
-	SELECT key FROM bide.once WHERE at < now() - interval '30 days' ORDER BY at LIMIT 2 FOR UPDATE SKIP LOCKED)`
-
-// once has do work in a transaction, unless one of the key has: then recall gets
-// what came of that. Of two at a time the second waits for the first.
-func (s *Store) once(ctx context.Context, key string, do func(pgx.Tx) ([]byte, error), recall func([]byte) error) error {
-	tx, err := s.pool.Begin(ctx)
-	if err != nil {
-		return s.readFailure(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	tag, err := tx.Exec(ctx, s.sql(`INSERT INTO bide.once (key) VALUES ($1) ON CONFLICT DO NOTHING`), key)
-	if err != nil {
-		return s.readFailure(err)
-	}
-	if tag.RowsAffected() == 0 {
-		var data []byte
-		if err := tx.QueryRow(ctx, s.sql(`SELECT value FROM bide.once WHERE key = $1`), key).Scan(&data); err != nil {
-			return s.readFailure(err)
-		}
-		return recall(data)
-	}
-	data, err := do(tx)
-	if err != nil {
+// exec carries out, beside the writer, what may be done twice.
+func (s *Store) exec(ctx context.Context, text string, args ...any) error {
+	return s.again(ctx, func(ctx context.Context) error {
+		_, err := s.pool.Exec(ctx, s.sql(text), args...)
 		return err
-	}
-	if _, err := tx.Exec(ctx, s.sql(oldOnce)); err != nil {
-		return s.readFailure(err)
-	}
-	if _, err := tx.Exec(ctx, s.sql(`UPDATE bide.once SET value = $2 WHERE key = $1`), key, data); err != nil {
-		return s.readFailure(err)
-	}
-	return s.readFailure(tx.Commit(ctx))
+	})
 }

@@ -86,6 +86,34 @@ func TestStartTx(t *testing.T) {
 	}
 }
 
+// TestStartTxSnapshot starts a run of an id that another has taken since the
+// transaction's snapshot.
+func TestStartTxSnapshot(t *testing.T) {
+	s := open(t, newSchema())
+	t.Cleanup(func() { _ = s.Close() })
+	tx, err := connect(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM pg_class LIMIT 1"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, newRun("r"))
+	if c, err := s.StartTx(t.Context(), tx, newRun("r")); err != nil || c.Err != nil || c.New || c.ID != "r" {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	other := newRun("r")
+	other.Input = json.RawMessage(`2`)
+	var conflict *bide.ConflictError
+	if c, err := s.StartTx(t.Context(), tx, other); err != nil || !errors.As(c.Err, &conflict) {
+		t.Errorf("with another input: %+v, %v", c, err)
+	}
+	if c, err := s.StartTx(t.Context(), tx, newRun("another")); err != nil || !c.New {
+		t.Errorf("the transaction goes on: %+v, %v", c, err)
+	}
+}
+
 // TestStartTxOfWorkflow starts what a workflow's NewRun made: a worker carries it out,
 // with its first signal, once the transaction commits, and never if it does not.
 func TestStartTxOfWorkflow(t *testing.T) {

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"time"
+
 	"github.com/bide-dev/bide"
 )
 
@@ -16,7 +18,8 @@ func (s *Store) Wake(id string, ends bool) (<-chan *bide.Run, func()) {
 	x := &watcher{ends: ends, ch: make(chan *bide.Run, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.watchers) == 0 && s.group != nil { // a process that only waits has to be known, too
+	if (len(s.watchers) == 0 || s.noNotify && s.still() > 10*lookPoll) && s.group != nil { // a process that only waits has to be known, too
+		s.stir()
 		_ = s.group.Add(&op{tick: true})
 	}
 	s.watchers[id] = append(s.watchers[id], x)
@@ -32,6 +35,12 @@ func (s *Store) Wake(id string, ends bool) (<-chan *bide.Run, func()) {
 		s.unwatch(id, x)
 	}
 }
+
+// stir notes that something moves: where no notifications come, that is looked after.
+func (s *Store) stir() { s.stirred.Store(int64(time.Since(s.w.start))) }
+
+// still is how long nothing has moved.
+func (s *Store) still() time.Duration { return time.Since(s.w.start) - time.Duration(s.stirred.Load()) }
 
 // watched reports whether anyone watches a run.
 func (s *Store) watched() bool {
@@ -68,6 +77,7 @@ func (w *writer) lookAtWatched() error {
 		h.Ended = append(h.Ended, id)
 	}
 	if rows.Err() == nil && len(h.Ended) > 0 {
+		w.s.stir()
 		w.s.relay(&h)
 	}
 	return rows.Err()

@@ -3,14 +3,11 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/bide-dev/bide"
 )
@@ -61,6 +58,8 @@ type writer struct {
 	leases  map[int64]*lease
 	held    map[string]*lease // the same by the run's id
 	members map[int64]int64   // workers' members
+	rivals  map[int64]rival
+	silent  struct{ k, expires []int64 } // of those, who are dead by this process's clock
 	routes  map[routeName]*route
 	byKey   map[int64]*route
 	workers []*worker
@@ -79,6 +78,7 @@ type writer struct {
 	sent    bool // its end may have reached the database
 	fresh   bool // its numbers are above all that were given before it
 	careful bool // ids of new runs are looked up first: one was taken
+	outrun  int  // how often others have changed what it holds meanwhile
 	rows    map[int64]*row
 	ids     map[string]int64
 	foreign map[int64][]int64 // runs changed that others hold, by member
@@ -142,136 +142,6 @@ func (w *writer) init(s *Store, conn *pgx.Conn) {
 		mails: map[mailKey]bool{}, due: map[*route]int64{}, beatAt: never, timerAt: -1}
 }
 
-// errFenced says that others have changed what this process holds.
-var errFenced = errors.New("postgres: others have changed runs that this process holds")
-
-// flush makes one transaction of a batch. If that fails for a reason of one
-// op's own, each gets a transaction to itself.
-func (w *writer) flush(ops []*op) {
-	err := w.insist(ops)
-	if err == nil {
-		return
-	}
-	if len(ops) == 1 || errors.Is(err, bide.ErrStoreFull) || code(err) == "" {
-		for _, o := range ops {
-			o.err = err
-		}
-		return
-	}
-	for _, o := range ops {
-		if err := w.insist([]*op{o}); err != nil {
-			o.err = err
-		}
-	}
-}
-
-// patience is how long a batch waits for the database to answer, of a connection that
-// may have been lost without a word: less than the leases last.
-func (w *writer) patience() time.Duration { return min(max(w.ttl()/2, time.Second), readFor) }
-
-// within gives fn that long.
-func (w *writer) within(fn func() error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), w.patience())
-	defer cancel()
-	w.ctx = ctx
-	defer func() { w.ctx = context.Background() }()
-	return fn()
-}
-
-// insist tries until the batch is kept or cannot be.
-func (w *writer) insist(ops []*op) error {
-	w.careful = false
-	for tries := 0; ; tries++ {
-		err := w.within(func() error { return w.try(ops) })
-		if err == nil {
-			w.count()
-			w.finish()
-			return nil
-		}
-		if w.sent && lost(err) {
-			done, oerr := w.outcome()
-			if oerr != nil {
-				w.putBack()
-				return errors.Join(oerr, failure(err))
-			}
-			if done {
-				w.kept = w.batch
-				w.strays = w.strays || len(w.asks) > 0
-				w.tx = false
-				w.count()
-				w.finish()
-				return nil
-			}
-		}
-		w.putBack()
-		if tries >= 30 {
-			return failure(err)
-		}
-		switch {
-		case lost(err):
-			w.hangUp()
-			if w.s.isClosed() || !w.pause(tries) {
-				return failure(err)
-			}
-		case code(err) == "22012" || errors.Is(err, errFenced):
-			if err := w.within(w.catchUp); err != nil {
-				return failure(err)
-			}
-		case code(err) == "40001" || code(err) == "40P01": // again, after whoever was in the way
-		case code(err) == "23505":
-			w.careful = true
-		default:
-			return failure(err)
-		}
-	}
-}
-
-// try applies a batch and sends it.
-func (w *writer) try(ops []*op) error {
-	w.sent, w.tx, w.wrote, w.fresh = false, false, false, false
-	if err := w.ready(); err != nil {
-		return err
-	}
-	if w.strays {
-		if err := w.giveBackStrays(); err != nil {
-			return err
-		}
-	}
-	w.now = w.s.now().UnixMicro()
-	if w.named(ops) {
-		if err := w.catchUp(); err != nil {
-			return err
-		}
-		if err := w.ready(); err != nil {
-			return err
-		}
-	}
-	if time.Since(w.start) >= w.beatAt || w.beatAfter() != never && slices.ContainsFunc(ops, (*op).signOfLife) {
-		if err := w.beat(); err != nil {
-			return err
-		}
-	}
-	if err := w.foresee(ops); err != nil {
-		return err
-	}
-	if err := w.expire(); err != nil {
-		return err
-	}
-	for _, o := range ops {
-		o.err = nil
-		if err := w.apply(o); err != nil {
-			return err
-		}
-	}
-	if w.reserved-w.seq < 2*atOnce { // claims take numbers without asking
-		if err := w.block(); err != nil {
-			return err
-		}
-	}
-	w.pump()
-	return w.send()
-}
-
 // apply carries out one op. An error is the batch's; what the op's caller should
 // hear is in op.err, and then nothing was written for it.
 func (w *writer) apply(o *op) error {
@@ -295,21 +165,6 @@ func (w *writer) apply(o *op) error {
 		w.lookSooner()
 	}
 	return nil
-}
-
-// lost reports whether the connection is lost with the error.
-func lost(err error) bool {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.Severity == "FATAL" || e.Severity == "PANIC" || strings.HasPrefix(e.Code, "08") ||
-			e.Code == "25006" // a server that only reads: the primary is elsewhere
-	}
-	return err != nil && !errors.Is(err, errFenced) && !isBide(err)
-}
-
-func isBide(err error) bool {
-	var invalid *bide.InvalidError
-	var codec *bide.CodecError
-	return errors.As(err, &invalid) || errors.As(err, &codec)
 }
 
 // finish makes what the batch has done known, here and to those who wait.
