@@ -4,8 +4,10 @@ import { createBide, createPollScheduler } from '@bide/client';
 const query = new URLSearchParams(location.search);
 const scope = query.get('scope') ?? undefined;
 const bide = createBide({ scope });
-const run = bide.run('a');
+const run = bide.run(query.get('run') ?? 'a');
 run.subscribe(() => {});
+let changes = 0;
+bide.changes(() => changes++);
 
 const scheduler = createPollScheduler({ scope, minIntervalMs: 500, jitter: 0 });
 const got: number[] = [];
@@ -17,6 +19,7 @@ const loop = scheduler.register<number>(
 
 Object.assign(window, {
   seen: () => ({ connection: run.snapshot.connection, state: run.snapshot.state, version: run.snapshot.run?.version }),
+  changes: () => changes,
   loop: () => ({ leading: loop.backoffState().leading, got }),
   setHidden: (hidden: boolean) => {
     Object.defineProperty(document, 'visibilityState', { value: hidden ? 'hidden' : 'visible', configurable: true });

@@ -30,9 +30,9 @@ afterEach(async () => {
   await server.close();
 });
 
-async function open(tab, scope = 'alice') {
+async function open(tab, scope = 'alice', run = 'a') {
   const page = await context.newPage();
-  await page.goto(`${server.url}?tab=${tab}&scope=${scope}`);
+  await page.goto(`${server.url}?tab=${tab}&scope=${scope}&run=${run}`);
   await page.waitForFunction(() => typeof window.seen === 'function');
   return page;
 }
@@ -55,6 +55,25 @@ describe('two tabs', () => {
     await until(two, 'follower', version);
     await two.waitForFunction(() => window.loop().got.length >= 2);
     assert.deepEqual([...new Set(server.news)], ['one']);
+  });
+
+  it('that look at different runs have one stream for both and for hints', async () => {
+    const one = await open('one');
+    await until(one, 'sse');
+    const two = await open('two', 'alice', 'b');
+    await until(two, 'follower');
+    await two.waitForFunction(() => window.seen().version === 1 && window.changes() > 0);
+    for (let i = 0; i < 100 && server.streams.size !== 1; i++) await two.evaluate(() => new Promise((r) => setTimeout(r, 20)));
+    assert.deepEqual([...server.streams].map(({ tab, ids, hints }) => [tab, ids, hints]), [['one', ['a', 'b'], true]]);
+    const asked = server.asked.length;
+    const told = await two.evaluate(() => window.changes());
+    const version = server.set('running', 'b');
+    await until(two, 'follower', version);
+    await two.waitForFunction((n) => window.changes() > n, told);
+    assert.ok(!server.asked.slice(asked).includes('two'), 'it is told, and asks for nothing');
+    await one.close();
+    await until(two, 'sse');
+    assert.deepEqual([...server.streams].map(({ tab, ids, hints }) => [tab, ids, hints]), [['two', ['b'], true]]);
   });
 
   it('change places when the leader is hidden, and not again when it is shown', async () => {

@@ -1,7 +1,7 @@
 // What happens comes to the page by itself, and nothing is asked when nobody looks.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { hideable, launch, requests, shownState, strict, until, watchErrors } from './page.mjs';
+import { hideable, launch, requests, shownState, streams, strict, until, watchErrors } from './page.mjs';
 import { api, folder, serve, stopAll } from './server.mjs';
 
 let browser, place, server;
@@ -72,6 +72,79 @@ test('new runs move no rows: they are counted until they are asked for', async (
   await page.close();
 });
 
+test('the list is read when something has changed, and not else', async () => {
+  const place = folder();
+  const own = await serve('serve', place.db);
+  const page = await browser.newPage();
+  const asked = requests(page);
+  await page.goto(own.url + '/runs?q=quiet-');
+  await live(page);
+  const queued = async () => Number((await page.locator('.chip.state-queued').innerText()).replace(/\D+/g, ''));
+  await until('the counts', async () => (await queued()) > 0);
+  const before = await queued();
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  asked.length = 0;
+  await new Promise((resolve) => setTimeout(resolve, 4000));
+  assert.deepEqual(asked, [], 'nothing happens, nothing is asked');
+  await page.evaluate(() => {
+    window.seen = new Promise((resolve) => {
+      const look = () => document.querySelector('tr[data-run="quiet-1"]') && resolve(performance.now());
+      new MutationObserver(look).observe(document.body, { subtree: true, childList: true });
+    });
+    window.began = performance.now();
+  });
+  await api(own.url, 'POST', '/v1/runs', { workflow: 'nobody', id: 'quiet-1' });
+  const took = await page.evaluate(async () => (await window.seen) - window.began);
+  console.log(`new run to screen: ${took.toFixed(0)} ms`);
+  assert.ok(took < 1500, `${took} ms`);
+  await until('its chip counts it', async () => (await queued()) === before + 1);
+  for (let i = 0; i < 30; i++) await api(own.url, 'POST', '/v1/runs', { workflow: 'nobody' });
+  asked.length = 0;
+  await new Promise((resolve) => setTimeout(resolve, 3000));
+  assert.ok(asked.length <= 8, `many changes are one reading: ${asked.map((r) => r.path)}`);
+  await page.close();
+  await own.stop();
+  place.remove();
+});
+
+test('where hints are blocked the list is polled', async () => {
+  const page = await browser.newPage();
+  await page.route(/\/v1\/events$/, (route) => route.abort());
+  await page.goto(server.url + '/runs?workflow=demo-approval');
+  await page.locator('tr[data-run]').first().waitFor();
+  const id = await approval();
+  await page.getByRole('button', { name: /new/ }).click();
+  await page.locator(`tr[data-run="${id}"]`).waitFor();
+  await page.close();
+});
+
+test('a browser has one stream, whatever its tabs show', async () => {
+  const context = await browser.newContext();
+  const [a, b] = [await approval(), await approval()];
+  const tabs = [];
+  for (const path of [`/runs/${a}`, `/runs/${b}`, '/runs?workflow=demo-approval', '/loops', '/runs?state=waiting']) {
+    const page = await context.newPage();
+    const open = streams(page);
+    await page.goto(server.url + path);
+    await live(page);
+    tabs.push({ page, open });
+  }
+  const all = () => tabs.flatMap((t) => t.open());
+  const path = `/v1/events?${[a, b].map((id) => 'runs=' + id).join('&')}&changes=true`;
+  await until('one stream in all', () => all().length === 1 && all()[0] === path);
+  await api(server.url, 'POST', `/v1/runs/${b}/cancel`);
+  await until('canceled', async () => (await shownState(tabs[1].page)) === 'canceled', 5000);
+  await tabs[0].page.close();
+  tabs.shift();
+  await until('it is of hints alone, as no run is looked at', () => all().length === 1 && all()[0] === '/v1/events');
+  await api(server.url, 'POST', `/v1/runs/${a}/cancel`);
+  for (const tab of [tabs[1], tabs[3]]) {
+    // the second list is of waiting runs: its row stays, and says what became of it
+    await until('canceled in the list', async () => /canceled/.test(await tab.page.locator(`tr[data-run="${a}"]`).innerText()), 5000);
+  }
+  await context.close();
+});
+
 test('a cancel is seen by the stream in less than a second', async () => {
   const id = await approval();
   const page = await browser.newPage();
@@ -92,6 +165,23 @@ test('a cancel is seen by the stream in less than a second', async () => {
   assert.ok(took < 1000, `${took} ms`);
   errors.none();
   await page.close();
+});
+
+test('a run that had ended and is retried elsewhere is followed again', async () => {
+  const place = folder();
+  const own = await serve('serve', place.db);
+  const page = await browser.newPage();
+  await page.goto(own.url + '/runs/fixture-failed');
+  await live(page);
+  assert.equal(await shownState(page), 'failed');
+  await api(own.url, 'POST', '/v1/runs/fixture-failed/retry');
+  await until('queued', async () => (await shownState(page)) === 'queued', 3000);
+  await live(page);
+  await api(own.url, 'POST', '/v1/runs/fixture-failed/terminate');
+  await until('terminated', async () => (await shownState(page)) === 'terminated', 3000);
+  await page.close();
+  await own.stop();
+  place.remove();
 });
 
 test('from a change in the store to the screen', async () => {

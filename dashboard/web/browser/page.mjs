@@ -56,5 +56,15 @@ export function requests(page) {
   return list;
 }
 
+/** The streams that a page has open, by path and query. */
+export function streams(page) {
+  const open = new Map();
+  page.on('request', (r) => {
+    if (r.headers().accept === 'text/event-stream') open.set(r, r.url().replace(/^https?:\/\/[^/]+/, ''));
+  });
+  for (const end of ['requestfinished', 'requestfailed']) page.on(end, (r) => open.delete(r));
+  return () => [...open.values()];
+}
+
 /** The state that the run's page shows. */
 export const shownState = (page) => page.locator('.run-head .state').innerText();

@@ -23,9 +23,12 @@ export async function stopAll() {
   for (const server of [...running]) await server.stop('SIGKILL');
 }
 
+// BIDE_… variables are settings of bide's; those of the tests are none of it.
+const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !key.startsWith('BIDE_')));
+
 /** Starts `bide COMMAND --db DB --addr ADDR …`, and waits until it says where it listens. */
 export async function serve(command, db, { addr = '127.0.0.1:0', more = [] } = {}) {
-  const child = spawn(binary, [command, '--db', db, '--addr', addr, ...more], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(binary, [command, '--db', db, '--addr', addr, ...more], { env, stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
   child.stderr.on('data', (data) => (said += data));
   const ended = new Promise((resolve) => child.once('exit', resolve));
@@ -49,7 +52,7 @@ export async function serve(command, db, { addr = '127.0.0.1:0', more = [] } = {
 
 /** Runs a command of bide to its end and gives what it prints. */
 export async function bide(...args) {
-  const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(binary, args, { env, stdio: ['ignore', 'pipe', 'inherit'] });
   let out = '';
   child.stdout.on('data', (data) => (out += data));
   const code = await new Promise((resolve) => child.once('exit', resolve));

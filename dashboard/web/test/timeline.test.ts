@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Raw } from '../src/exact/parse.ts';
 import type { HistoryRecord, Run } from '../src/shape.ts';
 import { comparePaths } from '../src/timeline/path.ts';
-import { rows } from '../src/timeline/rows.ts';
+import { rows, type Row } from '../src/timeline/rows.ts';
 import { pieces, place, ticks } from '../src/timeline/scale.ts';
 
 const zero = Date.parse('2026-11-21T08:00:00Z');
@@ -37,12 +37,39 @@ test('the attempts before the last are hatched from where they could begin', () 
   assert.deepEqual(list[1]?.segments.map((s) => [s.from - zero, s.to - zero, s.look]), [[1000, 8500, 'backoff'], [8500, 9000, 'work']]);
 });
 
+const tries = (...list: [number, number, string?][]) => ({ checks: list.map(([from, to, error]) => ({ at: at(from), last: at(to), outcome: 'transient', error: error ?? '503' })) });
+const drawn = (list: Row[], i = 0) => list[i]?.segments.map((s) => [s.from - zero, s.to - zero, s.look, s.failed ?? false]);
+
+test('attempts are segments, with the pauses between them hatched', () => {
+  const list = rows(run(), [record('1', 'step', 9000, 500, { attempt: 3, poll: tries([1000, 2000], [4000, 4500]) })], zero + 9000);
+  assert.deepEqual(drawn(list), [[1000, 2000, 'work', true], [2000, 4000, 'backoff', false], [4000, 4500, 'work', true], [4500, 8500, 'backoff', false], [8500, 9000, 'work', false]]);
+  assert.equal(list[0]?.segments[2]?.title, 'attempt 2: 503');
+  assert.equal(list[0]?.failed, false);
+});
+
+test('a step that failed ends with its last attempt; one that was settled by hand with a mark', () => {
+  const failed = rows(run(), [record('1', 'step', 5001, 0, { attempt: 2, error: { message: 'gave up' }, poll: tries([1000, 2000], [4000, 5000]) })], zero + 9000);
+  assert.deepEqual(drawn(failed), [[1000, 2000, 'work', true], [2000, 4000, 'backoff', false], [4000, 5000, 'work', true]]);
+  const settled = rows(run(), [record('1', 'step', 7000, 0, { attempt: 1, by: 'complete', poll: tries([1000, 2000]) })], zero + 9000);
+  assert.deepEqual(drawn(settled), [[1000, 2000, 'work', true], [2000, 7000, 'backoff', false]]);
+  assert.deepEqual(settled[0]?.marks.map((m) => [m.at - zero, m.look]), [[7000, 'note']]);
+});
+
+test('attempts that are not kept any more are one hatched stretch', () => {
+  const list = rows(run(), [record('1', 'step', 1000, 1000), record('2', 'step', 9000, 500, { attempt: 13, poll: tries([6000, 7000]) })], zero + 9000);
+  assert.deepEqual(drawn(list, 1), [[1000, 6000, 'backoff', true], [6000, 7000, 'work', true], [7000, 8500, 'backoff', false], [8500, 9000, 'work', false]]);
+  assert.equal(list[1]?.segments[0]?.title, '11 attempts before, and the pauses between them');
+  assert.equal(list[1]?.segments[1]?.title, 'attempt 12: 503');
+});
+
 test('a step that waits for its next attempt', () => {
-  const waiting = [{ path: '1', kind: 'retry', name: 'charge', since: at(0), last_error_at: at(2000), next_at: at(9000), attempt: 2, last_error: { message: '503' } }];
-  const [row] = rows(run({ waiting }), [], zero + 4000);
+  const wait = { path: '1', kind: 'retry', name: 'charge', since: at(0), last_error_at: at(5000), attempt: 2, last_error: { message: '503' }, poll: { log: tries([0, 2000], [4000, 5000]) } };
+  const [row] = rows(run({ waiting: [{ ...wait, next_at: at(9000) }] }), [], zero + 6000);
   assert.equal(row?.kind, 'step');
-  assert.deepEqual(row?.segments.map((s) => [s.from - zero, s.to - zero, s.look, s.failed ?? false]), [[0, 2000, 'work', true], [2000, 9000, 'backoff', false]]);
+  assert.deepEqual(drawn([row as Row]), [[0, 2000, 'work', true], [2000, 4000, 'backoff', false], [4000, 5000, 'work', true], [5000, 9000, 'backoff', false]]);
   assert.deepEqual(row?.marks.map((m) => [m.at - zero, m.look]), [[9000, 'next']]);
+  const [again] = rows(run({ waiting: [wait] }), [], zero + 6000);
+  assert.deepEqual(drawn([again as Row])?.at(-1), [5000, 6000, 'work', false], 'the next is under way');
 });
 
 test('a sleep lasts until its time, or the end of the run', () => {

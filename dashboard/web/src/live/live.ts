@@ -4,27 +4,47 @@ import { heardAt, noteRefusal, unreachable } from '../http.ts';
 import { bide, quiet, scheduler } from './client.ts';
 
 // All that this page asks for by itself goes through here, so that it can be stopped
-// and seen. Lists are asked for at an interval; runs are watched by one stream that
-// the tabs of a browser share, in which the client knows its way.
+// and seen. Runs are watched by one stream that the tabs of a browser share, which also
+// says when to read a list again: the client knows its way in it. What it does not tell
+// of, and all when there is none, is asked for at an interval.
 
 const handles = new Set<PollHandle>();
 let named = 0;
 
+export interface Errand {
+  /** Does it now, and once more if it is being done. */
+  trigger(): void;
+  /** Has another interval from now on. */
+  pace(intervalMs: number): void;
+  stop(): void;
+}
+
 /** Does something at an interval while the page is seen; at once, too. */
-export function every(name: string, intervalMs: number, fn: (signal: AbortSignal) => Promise<void>): { trigger(): void; stop(): void } {
-  const h = scheduler.register(`${name}#${++named}`, ({ signal }) => fn(signal), { intervalMs, runImmediately: true });
+export function every(name: string, intervalMs: number, fn: (signal: AbortSignal) => Promise<void>): Errand {
+  const own = `${name}#${++named}`;
+  const register = (ms: number): PollHandle => scheduler.register(own, ({ signal }) => fn(signal), { intervalMs: ms, runImmediately: true });
+  let h = register(intervalMs);
   handles.add(h);
   const once = new AbortController();
   if (quiet.peek()) {
     h.pause();
     fn(once.signal).catch(() => {}); // the reader has come to another page: that is asked for, once
   }
+  const drop = (): void => {
+    handles.delete(h);
+    h.stop();
+  };
   return {
     trigger: () => h.trigger({ force: true }),
+    pace: (ms) => {
+      const next = register(ms);
+      drop();
+      h = next;
+      handles.add(h);
+    },
     stop: () => {
       once.abort();
-      handles.delete(h);
-      h.stop();
+      drop();
     },
   };
 }
@@ -32,7 +52,7 @@ export function every(name: string, intervalMs: number, fn: (signal: AbortSignal
 /** Asks for everything again that is shown. */
 export function everythingAgain(): void {
   for (const h of handles) h.trigger();
-  for (const w of watching.keys()) bide.peek().run(w.id).refresh();
+  for (const { id } of watching.keys()) if (id) bide.peek().run(id).refresh();
 }
 
 effect(() => {
@@ -53,10 +73,11 @@ effect(() => {
 export type Connection = 'live' | 'polling' | 'connecting' | 'offline';
 
 interface Watching {
-  id: string;
+  /** Of a run; without one it is whatever has changed. */
+  id?: string;
 }
 
-/** How the news of each watched run come. */
+/** How the news come of each that is watched. */
 const watching = new Map<Watching, HowNewsCome>();
 const worst = signal<HowNewsCome | undefined>(undefined);
 
@@ -101,6 +122,29 @@ export function watchRun(id: string, fn: (run: ClientRun) => void): () => void {
   });
 }
 
+/**
+ * Has fn called with true whenever any run may have changed, once a second at most,
+ * until the returned function is called; with false when that is told no more.
+ */
+export function watchChanges(fn: (told: boolean) => void): () => void {
+  const own: Watching = {};
+  return effect(() => {
+    const client = bide.value;
+    if (quiet.value) return undefined;
+    const stop = client.changes((told) => {
+      watching.set(own, told ? 'sse' : 'poll');
+      noteConnections();
+      fn(told);
+    });
+    return () => {
+      stop();
+      watching.delete(own);
+      noteConnections();
+      fn(false);
+    };
+  });
+}
+
 /** Watches a set of runs that changes. */
 export class Watched {
   readonly #stops = new Map<string, () => void>();
@@ -135,6 +179,11 @@ async function change<T>(act: () => Promise<T>): Promise<T> {
 /** Starts a run with an input given as JSON text, and answers with its id. */
 export async function startRun(workflow: string, inputText: string, options: StartOptions): Promise<string> {
   return change(async () => (await bide.peek().start(workflow, undefined, { ...options, inputText })).id);
+}
+
+/** Watches a run again whose watching had ended, as the run had. */
+export function refreshRun(id: string): void {
+  bide.peek().run(id).refresh();
 }
 
 /** Asks a run to end. */

@@ -15,10 +15,11 @@ import { explainLoop } from '../words/interval.ts';
 import { grouped } from '../words/span.ts';
 
 const everyMs = 1000;
+const toldMs = 5000;
 
 export function LoopPage({ name }: { name: string }) {
-  const loop = usePolled(loopPath(name), everyMs, (signal) => read<Loop>(loopPath(name), signal));
-  const run = usePolled(runPath('loop:' + name), 2 * everyMs, (signal) => read<Run>(runPath('loop:' + name), signal));
+  const loop = usePolled(loopPath(name), everyMs, (signal) => read<Loop>(loopPath(name), signal), toldMs);
+  const run = usePolled(runPath('loop:' + name), 2 * everyMs, (signal) => read<Run>(runPath('loop:' + name), signal), toldMs);
   const l = loop.data.value;
   const values = Object.entries(run.data.value?.values ?? {});
   return (

@@ -11,9 +11,10 @@ import type { Loop } from '../shape.ts';
 import { explainLoop } from '../words/interval.ts';
 
 const everyMs = 1000;
+const toldMs = 5000;
 
 export function LoopsPage() {
-  const loops = usePolled('/v1/loops', everyMs, (signal) => read<{ loops: Loop[] }>('/v1/loops', signal));
+  const loops = usePolled('/v1/loops', everyMs, (signal) => read<{ loops: Loop[] }>('/v1/loops', signal), toldMs);
   const list = loops.data.value?.loops;
   return (
     <div class="page">

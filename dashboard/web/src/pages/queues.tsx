@@ -2,17 +2,19 @@ import { read } from '../http.ts';
 import { usePolled } from '../live/polled.ts';
 import { Commands } from '../parts/commands.tsx';
 import { Notice, Problem } from '../parts/notice.tsx';
-import { Ago, Until } from '../parts/time.tsx';
+import { Since, Until } from '../parts/time.tsx';
 import { stateName } from '../parts/state.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { href } from '../route.ts';
 import { states, type Queue, type Worker } from '../shape.ts';
 import { grouped } from '../words/span.ts';
 
+/** Workers come and go without a word; queues change with their runs. */
 const everyMs = 2000;
+const toldMs = 10_000;
 
 export function QueuesPage() {
-  const queues = usePolled('/v1/queues', everyMs, (signal) => read<{ queues: Queue[] }>('/v1/queues', signal));
+  const queues = usePolled('/v1/queues', everyMs, (signal) => read<{ queues: Queue[] }>('/v1/queues', signal), toldMs);
   const workers = usePolled('/v1/workers', everyMs, (signal) => read<{ workers: Worker[] }>('/v1/workers', signal));
   return (
     <div class="page">
@@ -59,7 +61,7 @@ function QueueTable({ queues }: { queues: Queue[] | undefined }) {
                   ))}
               </span>
             </td>
-            <td data-th="Waits longest">{q.oldest ? <Ago at={q.oldest} /> : <span class="faint">nothing waits</span>}</td>
+            <td data-th="Waits longest">{q.oldest ? <Since at={q.oldest} /> : <span class="faint">nothing waits</span>}</td>
             <td class="right num" data-th="Workers">
               {q.workers === 0 && (q.runs['queued'] ?? 0) > 0 ? (
                 <span class="bad">

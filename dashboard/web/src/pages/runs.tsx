@@ -13,25 +13,27 @@ import { filterOf, listQuery, listWords } from '../run/filter.ts';
 import { merge, newIds } from '../run/merge.ts';
 import { ended, type Run, type RunPage as Page, type Status } from '../shape.ts';
 
-const listMs = 2000;
-const countsMs = 2000;
+/** How often is asked where the server does not tell of changes, and where it does. */
+const everyMs = 2000;
+const toldMs = 10_000;
 
 /** All runs: how many are in which state, and a page of them that does not move by itself. */
 export function RunsPage() {
   const filter = filterOf(query.value);
   const asked = listQuery(filter);
-  const list = usePolled<Page>('/v1/runs?' + asked, listMs, (signal) => read('/v1/runs?' + asked, signal));
-  const status = usePolled<Status>('/v1/status', countsMs, (signal) => read('/v1/status', signal));
+  const list = usePolled<Page>('/v1/runs?' + asked, everyMs, (signal) => read('/v1/runs?' + asked, signal), toldMs);
+  const status = usePolled<Status>('/v1/status', everyMs, (signal) => read('/v1/status', signal), toldMs);
   const rows = useSignal<Run[]>([]);
   const shown = useSignal('');
   const fresh = list.data.value;
   useEffect(() => {
     if (!fresh) return;
-    rows.value = shown.value === list.of.value ? merge(rows.value, fresh.runs) : fresh.runs;
+    rows.value = shown.value === list.of.value && rows.value.length > 0 ? merge(rows.value, fresh.runs) : fresh.runs;
     shown.value = list.of.value;
   }, [fresh]);
   const watched = useMemo(() => new Watched((run) => (rows.value = merge(rows.value, [lift(run)]))), []);
-  useEffect(() => watched.set(rows.value.filter((r) => !ended(r.state)).map((r) => r.id)), [rows.value]);
+  // what the answer no longer holds, since it is older now or of another state, still stands here
+  useEffect(() => watched.set(left(rows.value, fresh?.runs)), [rows.value, fresh]);
   useEffect(() => () => watched.set([]), []);
   const added = fresh && shown.value === list.of.value ? newIds(rows.value, fresh.runs) : 0;
   const showNew = (): void => {
@@ -62,6 +64,12 @@ export function RunsPage() {
       <Commands path={`/v1/runs?${asked}`} words={listWords(filter)} />
     </div>
   );
+}
+
+/** The rows that go on and that a new answer does not tell of. */
+function left(rows: readonly Run[], fresh: readonly Run[] | undefined): string[] {
+  const told = new Set(fresh?.map((r) => r.id));
+  return rows.filter((r) => !ended(r.state) && !told.has(r.id)).map((r) => r.id);
 }
 
 function emptyText(asked: string, loaded: boolean): string {

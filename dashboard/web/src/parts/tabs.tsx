@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useId, useRef } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 
 interface Props<T extends string> {
   names: readonly T[];
@@ -13,6 +13,16 @@ interface Props<T extends string> {
 export function Tabs<T extends string>({ names, titles, current, onTab, children }: Props<T>) {
   const id = useId();
   const list = useRef<HTMLDivElement>(null);
+  // on a narrow screen not all fit; the page itself must not move
+  useLayoutEffect(() => {
+    const box = list.current;
+    const tab = box?.querySelector<HTMLElement>(`[data-tab="${current}"]`);
+    if (!box || !tab) return;
+    const { left, right } = tab.getBoundingClientRect();
+    const { left: from, right: to } = box.getBoundingClientRect();
+    if (right > to) box.scrollLeft += right - to;
+    else if (left < from) box.scrollLeft -= from - left;
+  }, [current]);
   const move = (e: KeyboardEvent): void => {
     const at = names.indexOf(current);
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1 + names.length, Home: 0, End: names.length - 1 }[e.key];

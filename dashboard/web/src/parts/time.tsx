@@ -7,7 +7,17 @@ export function Ago({ at }: { at: string | null | undefined }) {
   if (t === undefined) return <span class="faint">–</span>;
   return (
     <time dateTime={at ?? ''} title={full(t)}>
-      {coarse(now.value - t)} ago
+      {now.value - t < 1000 ? 'just now' : `${coarse(now.value - t)} ago`}
+    </time>
+  );
+}
+
+/** How long something has lasted. */
+export function Since({ at }: { at: string }) {
+  const t = instant(at) ?? now.value;
+  return (
+    <time dateTime={at} title={full(t)}>
+      {coarse(now.value - t)}
     </time>
   );
 }
@@ -30,7 +40,7 @@ export function Until({ at, due }: { at: string | null | undefined; due: string 
   const left = t - now.value;
   return (
     <time dateTime={at ?? ''} title={full(t)} class="num">
-      {left > 0 ? `in ${span(left)}` : due}
+      {left > 0 ? `in ${left < 1000 ? 'a moment' : span(left)}` : due}
     </time>
   );
 }

@@ -5,12 +5,13 @@ import { RunTable } from '../parts/runtable.tsx';
 import type { RunPage } from '../shape.ts';
 
 const everyMs = 2000;
+const toldMs = 10_000;
 const most = 100;
 
 /** The runs that this one has started. */
 export function Children({ id }: { id: string }) {
   const path = `/v1/runs?parent=${encodeURIComponent(id)}&page_size=${most}`;
-  const list = usePolled<RunPage>(path, everyMs, (signal) => read(path, signal));
+  const list = usePolled<RunPage>(path, everyMs, (signal) => read(path, signal), toldMs);
   const page = list.data.value;
   return (
     <>

@@ -9,7 +9,9 @@ import { runHref } from '../route.ts';
 import type { HistoryRecord } from '../shape.ts';
 import { branchOf } from '../timeline/path.ts';
 import { fine, grouped } from '../words/span.ts';
+import { Attempts } from './attempts.tsx';
 import { rawRecord } from './rawrecord.ts';
+import { triedOf } from './tried.ts';
 
 type Mode = 'compact' | 'full' | 'raw';
 const modes: Mode[] = ['compact', 'full', 'raw'];
@@ -100,13 +102,22 @@ function Compact({ record: r }: { record: HistoryRecord }) {
   return (
     <li class={r.error ? 'record failed' : 'record'}>
       <Head record={r} />
-      <span class="what">{r.error ? <b class="bad">{r.error.message}</b> : <Data record={r} />}</span>
+      <span class="what">
+        {r.error ? <b class="bad">{r.error.message}</b> : <Data record={r} />}
+        {!r.error && <Before record={r} />}
+      </span>
       <span class="num faint took">{r.took_ns ? fine(r.took_ns / 1e6) : ''}</span>
       <span class="num faint at">
         <At at={r.at} />
       </span>
     </li>
   );
+}
+
+/** What went wrong before it went well. */
+function Before({ record: r }: { record: HistoryRecord }) {
+  const last = r.kind === 'step' ? r.poll?.checks?.at(-1) : undefined;
+  return last ? <span class="bad"> before: {last.error || last.outcome}</span> : null;
 }
 
 function Data({ record: r }: { record: HistoryRecord }) {
@@ -133,6 +144,7 @@ function Full({ record: r }: { record: HistoryRecord }) {
         </span>
       </div>
       {r.error && <FailureView failure={r.error} />}
+      {r.kind === 'step' && <Attempts tried={triedOf(r.poll, (r.attempt ?? 1) - (r.error || r.by ? 0 : 1))} />}
       {r.poll?.counts && (
         <p class="faint">
           {Object.entries(r.poll.counts)

@@ -9,7 +9,9 @@ import { ended, type Run, type Wait, type Worker } from '../shape.ts';
 import { describe } from '../words/describe.ts';
 import { explainPoll } from '../words/interval.ts';
 import { isLoop, workersFor } from './action.ts';
+import { Attempts } from './attempts.tsx';
 import { nowOf } from './now.ts';
+import { triedOf } from './tried.ts';
 import { WaitActions } from './waitactions.tsx';
 
 /** What the run does or waits for now, from the store: it holds with no worker alive. */
@@ -61,6 +63,12 @@ function LiveWait({ run, wait, accept }: { run: Run; wait: Wait; accept(run: Run
             <li key={line}>{line}</li>
           ))}
         </ul>
+      )}
+      {wait.kind === 'retry' && (wait.poll?.log?.checks ?? []).length > 1 && (
+        <details>
+          <summary>Failed attempts</summary>
+          <Attempts tried={triedOf(wait.poll?.log, wait.attempt ?? 0)} />
+        </details>
       )}
       {failing && wait.last_error && (
         <details>

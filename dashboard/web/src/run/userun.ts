@@ -1,9 +1,9 @@
-import { useSignal, type ReadonlySignal, type Signal } from '@preact/signals';
+import { effect, useComputed, useSignal, type ReadonlySignal, type Signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { parseAnswer } from '../exact/parse.ts';
 import { isAbort, open, read, runPath } from '../http.ts';
 import { lift } from '../live/lift.ts';
-import { every, watchRun } from '../live/live.ts';
+import { every, refreshRun, watchChanges, watchRun } from '../live/live.ts';
 import { ended, type HistoryRecord, type RecordPage, type Run } from '../shape.ts';
 import { Errand } from './coalesce.ts';
 import { newer } from './merge.ts';
@@ -33,9 +33,12 @@ export function useRun(id: string): Shown {
   const error = useSignal<Error | undefined>(undefined);
   const records = useSignal<readonly HistoryRecord[]>([]);
   const complete = useSignal(false);
+  const over = useComputed(() => run.value !== undefined && ended(run.value.state));
   const accept = useMemo(
     () => (next: Run): void => {
-      if (!newer(run.peek(), next)) return;
+      const known = run.peek();
+      if (!newer(known, next)) return;
+      if (known && ended(known.state) && !ended(next.state)) refreshRun(id); // it was retried
       if ((run.peek()?.generation ?? 0) !== (next.generation ?? 0)) records.value = [];
       run.value = next.partial ? withKept(next, run.peek()) : next;
     },
@@ -90,7 +93,10 @@ export function useRun(id: string): Shown {
       accept(lift(news));
       exact.ask();
     });
+    // The stream has no more to tell of a run that has ended; it may be retried.
+    const unhear = effect(() => (over.value ? watchChanges((told) => told && exact.ask()) : undefined));
     return () => {
+      unhear();
       stop();
       look.stop();
       abort.abort();

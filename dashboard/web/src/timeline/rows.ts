@@ -1,6 +1,7 @@
+import { triedOf, type Tried } from '../run/tried.ts';
 import type { HistoryRecord, PollLog, Run, Wait } from '../shape.ts';
 import { ended } from '../shape.ts';
-import { instant } from '../words/span.ts';
+import { instant, times } from '../words/span.ts';
 import { branchOf, comparePaths } from './path.ts';
 
 /** How a stretch is drawn: work filled, waiting light, back-off hatched, a phase as a bracket. */
@@ -91,15 +92,38 @@ function addRecord(r: Draft, record: HistoryRecord, end: number): void {
   } else {
     r.live = false;
     const look: Look = record.kind === 'phase' ? 'phase' : record.kind === 'step' ? 'work' : 'wait';
-    if (took > 0 || look === 'work') r.segments.push({ from: at - took, to: at, look, failed, title: record.error?.message ?? said(record) });
-    else r.marks.push({ at, look: failed ? 'error' : 'note', title: record.error?.message ?? said(record) });
-    if ((record.attempt ?? 0) > 1 && record.kind === 'step') {
-      r.segments.unshift({ from: NaN, to: at - took, look: 'backoff', failed: true, title: `${(record.attempt ?? 2) - 1} attempts before, and the pauses between them` });
-    }
+    const before = record.kind === 'step' ? (record.attempt ?? 1) - (failed || record.by ? 0 : 1) : 0;
+    const tried = record.kind === 'step' ? triedOf(record.poll, before) : [];
+    const kept = tried.at(-1);
+    if (before > tried.length) r.segments.push(unseen(before - tried.length, tried[0]?.from ?? at - took));
+    attempts(r, tried);
+    const told = failed && kept !== undefined; // it ended as its last attempt did
+    if (kept && (!told || record.by) && at - took > kept.to) r.segments.push(between(kept.to, at - took));
+    if (!told && (took > 0 || look === 'work') && !record.by) r.segments.push({ from: at - took, to: at, look, failed, title: record.error?.message ?? said(record) });
+    else if (!told || record.by) r.marks.push({ at, look: failed ? 'error' : 'note', title: record.error?.message ?? said(record) });
+    r.from = Math.min(r.from, tried[0]?.from ?? at);
   }
-  if (record.poll) checks(r, record.poll);
+  if (record.poll && record.kind === 'poll') checks(r, record.poll);
   r.from = Math.min(r.from, at - took);
   r.to = Math.max(r.to, at);
+}
+
+/** Attempts that failed, as what they did, and the pauses between them. */
+function attempts(r: Draft, tried: readonly Tried[]): void {
+  for (const [i, a] of tried.entries()) {
+    const next = tried[i + 1];
+    r.segments.push({ from: a.from, to: a.to, look: 'work', failed: true, title: `attempt ${a.number}: ${a.error}` });
+    if (next && next.from > a.to) r.segments.push(between(a.to, next.from));
+  }
+}
+
+function between(from: number, to: number): Segment {
+  return { from, to, look: 'backoff', title: 'the pause before the next attempt' };
+}
+
+/** Attempts that are not kept: they began when what stands before was over. */
+function unseen(count: number, to: number): Segment {
+  return { from: NaN, to, look: 'backoff', failed: true, title: `${times(count, 'attempt')} before, and the pauses between them` };
 }
 
 function said(record: HistoryRecord): string {
@@ -115,13 +139,14 @@ function addWait(r: Draft, w: Wait, now: number): void {
   r.name ||= w.name ?? '';
   r.segments = r.segments.filter((s) => s.to <= since);
   if (w.kind === 'retry') {
-    const failedAt = instant(w.last_error_at);
-    if (failedAt !== undefined) {
-      r.segments.push({ from: since, to: failedAt, look: 'work', failed: true, title: `attempt ${w.attempt ?? 1}: ${w.last_error?.message ?? 'failed'}` });
-      r.segments.push({ from: failedAt, to: next ?? now, look: 'backoff', open: true, title: 'waits for the next attempt' });
-    } else r.segments.push({ from: since, to: now, look: 'work', open: true, title: 'under way' });
+    const tried = triedOf(w.poll?.log, w.attempt ?? 0);
+    const last = tried.at(-1);
+    if (tried[0] && (w.attempt ?? 0) > tried.length) r.segments.push({ ...unseen((w.attempt ?? 0) - tried.length, tried[0].from), from: since });
+    attempts(r, tried);
+    if (last && next !== undefined) r.segments.push({ from: last.to, to: next, look: 'backoff', open: true, title: 'waits for the next attempt' });
+    else r.segments.push({ from: last?.to ?? since, to: now, look: 'work', open: true, title: 'under way' });
   } else r.segments.push({ from: since, to: Math.max(since, now), look: w.kind === 'step' ? 'work' : 'wait', open: true, title: 'goes on' });
-  if (w.poll?.log) checks(r, w.poll.log);
+  if (w.poll?.log && w.kind === 'poll') checks(r, w.poll.log);
   if (next !== undefined && next > now) r.marks.push({ at: next, look: 'next', title: 'the next attempt' });
   r.from = Math.min(r.from, since);
   r.to = Math.max(r.to, now);

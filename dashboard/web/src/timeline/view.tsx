@@ -4,7 +4,7 @@ import { now } from '../live/clock.ts';
 import { iconOf } from '../parts/icon.tsx';
 import { ended, type HistoryRecord, type Run } from '../shape.ts';
 import { fine, full, instant, span, times } from '../words/span.ts';
-import { rows, type Row } from './rows.ts';
+import { rows, type Row, type Segment } from './rows.ts';
 import { pieces, place, ticks, type Piece } from './scale.ts';
 
 const rowHeight = 22;
@@ -60,7 +60,7 @@ export function Timeline({ run, records }: { run: ReadonlySignal<Run | undefined
             </div>
           </>
         )}
-        {d && list.length === 0 && <p class="faint">Nothing has begun yet.</p>}
+        {d && list.length === 0 && <p class="faint">{ended(d.run.state) ? 'It ended without a step or a wait.' : 'Nothing has begun yet.'}</p>}
       </div>
     </section>
   );
@@ -167,13 +167,13 @@ function RowView({ row, y, left, scale }: { row: Row; y: number; left: number; s
         {name.length > room ? name.slice(0, Math.max(1, room - 1)) + '…' : name}
         <title>{`${row.path} ${row.kind} ${row.name}`}</title>
       </text>
-      {row.segments.map((s, i) => {
+      {[...row.segments].sort((a, b) => rank(a) - rank(b)).map((s, i) => {
         const x0 = left + place(scale, s.from);
         const x1 = left + place(scale, s.to);
         const title = `${row.name || row.kind}: ${s.title}, ${fine(s.to - s.from)}`;
         if (s.look === 'phase') return <path key={i} class="phase" d={`M${x0} ${y + 16}v-6h${Math.max(2, x1 - x0)}v6`} />;
         return (
-          <rect key={i} class={`seg seg-${s.look}${s.failed ? ' failed' : ''}${s.open ? ' open' : ''}`} x={x0} y={y + 5} width={Math.max(2, x1 - x0)} height={12} rx={2}>
+          <rect key={i} class={`seg seg-${s.look}${s.failed ? ' failed' : ''}${s.open ? ' open' : ''}`} x={x0} y={y + 5} width={Math.max(s.failed && s.look === 'work' ? 4 : 2, x1 - x0)} height={12} rx={2}>
             <title>{title}</title>
           </rect>
         );
@@ -183,6 +183,11 @@ function RowView({ row, y, left, scale }: { row: Row; y: number; left: number; s
       ))}
     </g>
   );
+}
+
+/** What was done is drawn over the pauses around it, however short it was. */
+function rank(s: Segment): number {
+  return s.look === 'work' ? 1 : 0;
 }
 
 function Marker({ look, x, y, title }: { look: string; x: number; y: number; title: string }) {

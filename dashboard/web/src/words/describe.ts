@@ -2,10 +2,14 @@ import type { Wait } from '../shape.ts';
 import { oneLine } from '../exact/print.ts';
 import { instant, moment, span, times } from './span.ts';
 
+/** The most bytes of a value and an error that stand in a sentence. */
 const describedValue = 80;
 const describedError = 200;
+/** A value is not looked at further than this. */
+const mostLooked = 2000;
 
-/** Says the wait in a sentence, as it stands at now; the same words as in the CLI. */
+/** Says the wait in a sentence, as it stands at now. It is Wait.Describe of Go over
+ * again, since it counts down while nothing is asked: one table tests both. */
 export function describe(w: Wait, now: number): string {
   const name = w.name ?? '';
   const parts: string[] = [];
@@ -56,14 +60,26 @@ export function describe(w: Wait, now: number): string {
 /** What was seen last: the error, while it stands, else the value. */
 function last(w: Wait): string | undefined {
   const failing = w.last_error && (w.kind !== 'poll' || (w.streak ?? 0) > 0) && (!w.loop || (w.loop.failures ?? 0) > 0);
-  if (failing) return 'last error: ' + shorten((w.last_error?.message ?? '').split(/\s+/).filter(Boolean).join(' '), describedError);
-  let said = w.last_value ? oneLine(w.last_value.text, describedValue) : '';
-  if (w.poll?.percent_at) said = `${said} ${Math.round(w.poll.percent ?? 0)} %`.trim();
+  if (failing) return 'last error: ' + shorten(w.last_error?.message ?? '', describedError);
+  let said = w.last_value ? shorten(oneLine(w.last_value.text, mostLooked), describedValue) : '';
+  if (w.poll?.percent_at) said = `${said} ${whole(w.poll.percent ?? 0)} %`.trim();
   return said ? 'last: ' + said : undefined;
 }
 
+/** On one line, cut to so many bytes of UTF-8. */
 function shorten(text: string, limit: number): string {
-  return text.length <= limit ? text : text.slice(0, limit) + '…';
+  const line = text.split(/\s+/).filter(Boolean).join(' ');
+  const bytes = new TextEncoder().encode(line.slice(0, limit + 1));
+  if (bytes.length <= limit) return line;
+  let end = limit;
+  while (((bytes[end] ?? 0) & 0xc0) === 0x80) end--; // not in the middle of a character
+  return new TextDecoder().decode(bytes.subarray(0, end)) + '…';
+}
+
+/** Rounded, a half to the even one, as Go prints it. */
+function whole(n: number): number {
+  const r = Math.round(n);
+  return r - n === 0.5 && r % 2 !== 0 ? r - 1 : r;
 }
 
 function since(t: string | undefined | null, now: number): string {

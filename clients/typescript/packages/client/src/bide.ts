@@ -1,10 +1,12 @@
+import { Changes } from './changes.js';
 import { after, systemClock, type Cancel, type Clock } from './clock.js';
 import type { Env, Transport } from './env.js';
 import { ClosedError } from './error.js';
 import { Handle, type RunHandle } from './handle.js';
 import { Http, parse, type Fetch, type GetHeaders } from './http.js';
-import { Hub, staggerMs } from './hub.js';
+import { anyRun, Hub, staggerMs } from './hub.js';
 import { insist } from './insist.js';
+import { Lead } from './lead.js';
 import { Notifier } from './notify.js';
 import { floorOf } from './pace.js';
 import { Page } from './page.js';
@@ -51,6 +53,12 @@ export interface Bide {
   start<T = unknown>(workflow: string, input?: unknown, options?: StartOptions): Promise<RunHandle<T>>;
   /** A run that was started elsewhere. Nothing is asked until someone subscribes. */
   run<T = unknown>(id: string): RunHandle<T>;
+  /**
+   * Has fn called with true when some run, whichever, was made or has changed: once a
+   * second at most, and whenever news may have been missed. It is the hint to read a
+   * list again. With false the page has to look by itself, until it is told true.
+   */
+  changes(fn: (told: boolean) => void): () => void;
   /** Any request of openapi.yaml: request('GET', '/v1/runs/{id}', {path: {id}}). */
   request<P extends Path, V extends Uppercase<MethodOf<P>>>(method: V, path: P, options?: RequestOptions<P, Method<P, V>>): Promise<Reply<P, Method<P, V>>>;
   /** Stops all watching of this page; what waits for a result is told so. */
@@ -70,6 +78,7 @@ class Client implements Bide {
   readonly #env: Env;
   readonly #watches = new Map<string, Watch>();
   readonly #waking = new Set<Cancel>();
+  readonly #changes: Changes;
   #closed = false;
 
   constructor(options: BideOptions) {
@@ -83,6 +92,7 @@ class Client implements Bide {
     const tabs = Tabs.of(options.scope, options.leader);
     this.#env = {
       http, clock, random, transport, tabs, open,
+      lead: tabs && new Lead(tabs, clock, newKey(), (id) => (id === anyRun ? this.#changes : this.run(id)).subscribe(() => {})),
       page: new Page(clock, {
         hide: () => this.#sleep(),
         show: () => this.#wake(0),
@@ -96,6 +106,7 @@ class Client implements Bide {
       longPolls: 0,
       sleepers: new Set(),
     };
+    this.#changes = new Changes(this.#env);
     tabs?.hear((message) => {
       if (typeof message === 'object' && message !== null && 'logout' in message) this.destroy();
     });
@@ -119,6 +130,11 @@ class Client implements Bide {
   run<T>(id: string): RunHandle<T> {
     if (!id) throw new TypeError('id must be that of a run');
     return this.#handle(this.#watches.get(id) ?? new Watch(this.#env, id, undefined, this.#idle));
+  }
+
+  changes(fn: (told: boolean) => void): () => void {
+    this.#open();
+    return this.#changes.subscribe(fn);
   }
 
   async request<P extends Path, V extends Uppercase<MethodOf<P>>>(method: V, path: P, options: RequestOptions<P, Method<P, V>> = {}): Promise<Reply<P, Method<P, V>>> {

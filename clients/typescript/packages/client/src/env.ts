@@ -1,6 +1,7 @@
 import type { Clock } from './clock.js';
 import type { Http } from './http.js';
 import type { Hub } from './hub.js';
+import type { Lead } from './lead.js';
 import type { Notifier } from './notify.js';
 import type { Page } from './page.js';
 import type { OpenSource } from './source.js';
@@ -19,6 +20,8 @@ export interface Env {
   readonly page: Page;
   readonly notifier: Notifier;
   readonly tabs: Tabs | undefined;
+  /** Which tab asks; undefined where each does. */
+  readonly lead: Lead | undefined;
   readonly open: OpenSource;
   /** The shared stream; undefined when the transport has none. */
   readonly hub: Hub | undefined;

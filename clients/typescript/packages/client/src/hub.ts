@@ -1,13 +1,14 @@
 import { after, type Cancel, type Clock } from './clock.js';
-import { ProblemError } from './error.js';
+import { Reopening } from './reopen.js';
 import { runPath } from './run.js';
 import { silenceMs, type OpenSource, type SourceEnd } from './source.js';
 import type { SseEvent } from './sse.js';
 
-/** What one watched run hears of the stream that all share. */
+/** What one watched run, or anyRun, hears of the stream that all share. */
 export interface HubSink {
   /** The stream tells of the run, from now on. What it may have missed is asked for
-   * after delayMs, so that many do not ask at once. */
+   * after delayMs, so that many do not ask at once. Of anyRun it is told for each
+   * stream, as this has nothing to begin with that makes up for one before. */
   up(delayMs: number): void;
   /** It is being opened, again or for the first time. */
   lost(): void;
@@ -24,7 +25,10 @@ interface Member {
   up: boolean;
 }
 
-const types = ['snapshot', 'state', 'progress', 'end', 'gone', 'done', 'closing'] as const;
+const types = ['snapshot', 'state', 'progress', 'end', 'gone', 'done', 'changed', 'closing'] as const;
+
+/** Stands for an id: that some run has changed, whichever. */
+export const anyRun = '';
 
 /** The server takes this many ids on one stream, and a URL should stay short. */
 const mostRuns = 100;
@@ -34,27 +38,24 @@ const mostUrl = 4000;
 export const staggerMs = 150;
 /** How long joins are gathered before the stream is opened anew. */
 const gatherMs = 20;
-const firstCooldownMs = 60_000;
-const lastCooldownMs = 600_000;
 
 /**
- * One stream of events for all watched runs: a browser has about six connections to
- * a server over HTTP/1.1. A snapshot of each run comes first whenever it is opened,
- * so nothing is lost between two streams and none needs to be resumed.
+ * One stream of events for all watched runs, and for hints that any has changed: a
+ * browser has about six connections to a server over HTTP/1.1. A snapshot of each run
+ * comes first whenever it is opened, so nothing is lost between two streams and none
+ * needs to be resumed.
  */
 export class Hub {
   readonly #open: OpenSource;
   readonly #native: boolean;
   readonly #clock: Clock;
-  readonly #random: () => number;
+  readonly #reopening: Reopening;
   readonly #members = new Set<Member>();
   #source: Cancel | undefined;
   #timer: Cancel | undefined;
   #silence: Cancel | undefined;
   #up = false;
   #closing = false;
-  #failed = 0;
-  #cooldownMs = 0;
   #downUntil = 0;
   /** No new stream before, although it is not given up. */
   #restUntil = 0;
@@ -63,7 +64,7 @@ export class Hub {
     this.#open = open;
     this.#native = native;
     this.#clock = clock;
-    this.#random = random;
+    this.#reopening = new Reopening(random);
   }
 
   /** Has the run told to the sink, until the returned function is called. */
@@ -87,7 +88,7 @@ export class Hub {
     this.#timer?.();
     this.#timer = undefined;
     this.#drop();
-    this.#failed = 0;
+    this.#reopening.forget();
   }
 
   #drop(): void {
@@ -110,13 +111,14 @@ export class Hub {
     this.#drop();
     this.#closing = false;
     const ids = this.#choose();
-    const only = ids.length === 1 ? ids[0] : undefined;
-    if (ids.length === 0) return;
-    const path = only !== undefined ? runPath(only) + '/events' : '/v1/events?runs=' + ids.map(encodeURIComponent).join(',');
-    const told = new Set(ids);
+    const hints = [...this.#members].some((m) => m.id === anyRun);
+    if (ids.length === 0 && !hints) return;
+    const told = new Set(hints ? [...ids, anyRun] : ids);
     this.#listen();
-    this.#source = this.#open(path, types, '', {
-      open: () => {},
+    this.#source = this.#open(pathOf(ids, hints), types, '', {
+      open: () => {
+        if (ids.length === 0) this.#spoke(told); // else each run has a first word
+      },
       event: (event) => this.#event(event, told),
       close: (why) => this.#closed(why),
     });
@@ -127,8 +129,9 @@ export class Hub {
     const ids = new Set<string>();
     let length = 0;
     for (const member of [...this.#members]) {
-      const cost = encodeURIComponent(member.id).length + 1;
-      const fits = ids.size < mostRuns && length + cost <= mostUrl && !(member.id.includes(',') && this.#members.size > 1);
+      if (member.id === anyRun) continue;
+      const cost = named(member.id).length + 1;
+      const fits = ids.size < mostRuns && length + cost <= mostUrl;
       if (ids.has(member.id)) continue;
       if (fits) {
         ids.add(member.id);
@@ -165,11 +168,6 @@ export class Hub {
       this.#closing = true;
       return;
     }
-    if (!this.#up) {
-      this.#up = true;
-      this.#failed = 0;
-      this.#cooldownMs = 0;
-    }
     let value: unknown;
     try {
       value = JSON.parse(event.data);
@@ -178,14 +176,25 @@ export class Hub {
       return;
     }
     const source = this.#source;
-    const id = idOf(value);
-    const members = [...this.#members];
-    for (const member of members) if (member.id === id) member.sink.event(event.type, value);
+    const id = event.type === 'changed' ? anyRun : idOf(value);
+    for (const member of [...this.#members]) if (member.id === id && (member.up || id !== anyRun)) member.sink.event(event.type, value);
+    if (source === this.#source) this.#spoke(told);
+  }
+
+  /** The stream lives, and tells of these. */
+  #spoke(told: ReadonlySet<string>): void {
+    const source = this.#source;
+    const first = !this.#up;
+    if (first) {
+      this.#up = true;
+      this.#reopening.spoke();
+    }
     let turn = 0;
-    for (const member of members) {
-      if (member.up || !told.has(member.id) || source !== this.#source || !this.#members.has(member)) continue;
+    for (const member of [...this.#members]) {
+      const known = member.up && !(first && member.id === anyRun);
+      if (known || !told.has(member.id) || source !== this.#source || !this.#members.has(member)) continue;
       member.up = true;
-      member.sink.up(turn++ * staggerMs);
+      member.sink.up(member.id === anyRun ? 0 : turn++ * staggerMs);
     }
   }
 
@@ -193,29 +202,31 @@ export class Hub {
     const was = this.#up;
     this.#drop();
     if (this.#members.size === 0) return;
-    const problem = why.error instanceof ProblemError ? why.error : undefined;
-    const never = problem !== undefined && [404, 406, 501].includes(problem.status);
-    const cooling = this.#cooldownMs > 0;
-    if (!was && !why.over) this.#failed++;
-    if (never || this.#failed >= 2 || (!was && cooling)) {
-      this.#failed = 0;
-      this.#cooldownMs = Math.min(lastCooldownMs, cooling ? this.#cooldownMs * 2 : firstCooldownMs);
-      this.#downUntil = this.#clock.now() + this.#cooldownMs;
-      this.#reopenIn(this.#cooldownMs);
-    } else {
-      const told = why.retryMs ?? (this.#closing ? 1000 + 9000 * this.#random() : 2500 + 1000 * this.#random());
-      const rest = Math.max(told, problem?.retryAfterMs ?? 0);
-      this.#restUntil = this.#clock.now() + rest;
-      this.#reopenIn(rest);
-    }
-    const down = this.#downUntil > this.#clock.now();
-    for (const { sink, up } of this.#members) {
+    const { ms, down } = this.#reopening.pause(why, was, this.#closing);
+    if (down) this.#downUntil = this.#clock.now() + ms;
+    else this.#restUntil = this.#clock.now() + ms;
+    this.#reopenIn(ms);
+    for (const { id, sink, up } of this.#members) {
       if (why.over) void sink.check();
       else if (down) sink.down();
-      else if (up) sink.lost();
+      else if (up || id === anyRun) sink.lost();
     }
     for (const member of this.#members) member.up = false;
   }
+}
+
+/** The stream of these runs. A comma would part a single id, unless it is given twice. */
+function pathOf(ids: readonly string[], hints: boolean): string {
+  const [only] = ids;
+  if (only === undefined) return '/v1/events';
+  if (ids.length === 1 && !hints) return runPath(only) + '/events';
+  const all = ids.length === 1 && only.includes(',') ? [only, only] : ids;
+  return '/v1/events?' + all.map(named).join('&') + (hints ? '&changes=true' : '');
+}
+
+/** A run as one of several in a query; whatever is in its id. */
+function named(id: string): string {
+  return 'runs=' + encodeURIComponent(id);
 }
 
 function idOf(value: unknown): string | undefined {

@@ -116,8 +116,9 @@ export interface paths {
          *     `message` (MessageEvent: a line of the history), `end` (a Run; the stream closes), `closing`
          *     (the server stops; come again after `retry`). The id of each is a sequence number of the
          *     run: come again with Last-Event-ID, and what is above it is told. After `end` that gives 204,
-         *     at which an EventSource stops. A comment every 15 s shows that the stream lives. Changes
-         *     that follow each other fast fold into one; the end is never left out.
+         *     at which an EventSource stops. A comment every 15 s shows that the stream lives. Of states and
+         *     progress that follow each other within 20 ms only the newest is told, and a reader that is
+         *     slow gets the newest too; lines of the history and the end are never left out.
          */
         get: operations["runEvents"];
         put?: never;
@@ -374,8 +375,9 @@ export interface paths {
          * Events of many runs on one connection, or a hint whenever any run has changed.
          * @description With runs: the events of /v1/runs/{id}/events, each with the run's id in it, beginning with
          *     a `snapshot` (a Run) of each. A run that is not there gives `gone` (Gone). When all have ended the
-         *     last event is `done` with the id "end"; coming again with that gives 204. Without runs: `changed`
-         *     (an empty object), at most once a second: read the list again.
+         *     last event is `done` with the id "end"; coming again with that gives 204. Without runs, and with
+         *     changes beside them: `changed` (an empty object) when any run has changed, at most once a second:
+         *     read the list again. Such a stream has no `done`.
          */
         get: operations["events"];
         put?: never;
@@ -414,9 +416,19 @@ export interface paths {
         };
         /** Where a loop stands. */
         get: operations["getLoop"];
-        put?: never;
+        /**
+         * Make a probe loop, which asks a URL again and again, or give it another spec.
+         * @description The server runs it. Another spec holds from the next iteration on; what the loop
+         *     knows of failures and pauses stays. One that was stopped begins anew. With
+         *     `If-None-Match: *` none is replaced, with `If-Match` only the one that was read; else
+         *     412. The loop of a program is not changed: 409.
+         */
+        put: operations["putLoop"];
         post?: never;
-        /** End a loop for good and cancel the iteration in flight. One that is stopped is left as it is. */
+        /**
+         * End a loop for good and cancel the iteration in flight. One that is stopped is left as it is.
+         * @description A probe loop loses its spec, too; with `If-Match` only if it is the one that was read, else 412.
+         */
         delete: operations["stopLoop"];
         options?: never;
         head?: never;
@@ -582,6 +594,8 @@ export interface paths {
         /**
          * A page on which a person approves or rejects; it needs no script.
          * @description Looking at it decides nothing. The question is what the run has published as "question".
+         *     Once the run has the decision the page says what it was; 410 when the run does not wait
+         *     for one any more. Parameters that are not named here are passed over.
          */
         get: operations["approvalPage"];
         put?: never;
@@ -602,6 +616,97 @@ export interface paths {
         };
         /** This file. */
         get: operations["openapi"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/hooks/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description That of a webhook's URL. */
+                token: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Deliver to a webhook that a run has made. The token is all that is asked for, unless deliveries must be signed. */
+        post: operations["deliverHook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/endpoints/{source}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of an endpoint that the server was given. */
+                source: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Deliver an event to the fixed URL of a source. It is kept for 24 hours until a run asks for its key. */
+        post: operations["deliverEvent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/healthz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether the process is there. It asks for no key. */
+        get: operations["healthy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether requests should be sent here. It asks for no key. */
+        get: operations["ready"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What Prometheus reads. */
+        get: operations["metrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -686,11 +791,6 @@ export interface components {
             finished_at: string | null;
             /** Format: date-time */
             deadline_at: string | null;
-            /**
-             * Format: date-time
-             * @description When the run is removed; null: never.
-             */
-            expires_at: string | null;
             /** @description Not in lists. */
             input?: unknown;
             /** @description What the run has published, by key; not in lists. */
@@ -754,15 +854,22 @@ export interface components {
             data?: unknown;
             causes?: components["schemas"]["Failure"][];
         };
+        Receipt: {
+            /** @description It had come before. */
+            duplicate?: boolean;
+            /** @description The run waits for it no more. */
+            late?: boolean;
+        };
         Problem: {
             /** Format: uri */
             type: string;
             title: string;
             status: number;
             detail: string;
-            instance?: string;
+            /** @description The path that was asked for. */
+            instance: string;
             /** @enum {string} */
-            code: "invalid-input" | "idempotency-key-missing" | "idempotency-key-reused" | "unauthorized" | "forbidden" | "read-only" | "not-found" | "method-not-allowed" | "not-acceptable" | "conflict" | "run-canceled" | "gone" | "precondition-failed" | "payload-too-large" | "unsupported-media-type" | "run-failed" | "rate-limited" | "internal" | "not-supported" | "overloaded";
+            code: "invalid-input" | "idempotency-key-missing" | "idempotency-key-reused" | "unauthorized" | "bad-signature" | "forbidden" | "cross-origin" | "read-only" | "not-found" | "method-not-allowed" | "not-acceptable" | "conflict" | "misdirected" | "run-canceled" | "gone" | "precondition-failed" | "payload-too-large" | "unsupported-media-type" | "run-failed" | "rate-limited" | "internal" | "not-supported" | "overloaded";
             /** @description The same request may work later. */
             retryable: boolean;
             retry_after_ms?: number;
@@ -801,7 +908,7 @@ export interface components {
             at: components["schemas"]["Time"];
             took_ns?: number;
             by?: string;
-            /** @description How a poll went: counts, checks, values. */
+            /** @description How a poll went: counts, checks, values. Of a step that failed before: checks are its last ten failed attempts, each from "at" to "last". */
             poll?: Record<string, never>;
         };
         RecordPage: {
@@ -898,6 +1005,62 @@ export interface components {
             skipped?: string;
             /** @description The last 100, the newest last: s succeeded, c changed, u unchanged, f failed, i interrupted, - skipped. */
             outcomes: string;
+            /** @description Of a probe loop, for those who may write; not in lists. */
+            spec?: components["schemas"]["ProbeLoop"];
+        };
+        ProbeLoop: {
+            /** @description If it is given, that of the path. */
+            name?: string;
+            /** @description From the end of one iteration to the begin of the next; at least 10ms. */
+            every: components["schemas"]["Duration"];
+            /** @description CEL on the time, "now": while it is false nothing is asked. */
+            condition?: string;
+            /** @description No jitter. */
+            exact?: boolean;
+            /** @description The most times "every" that failures make it wait; 0 is 8. */
+            max_multiplier?: number;
+            /** @description Else the first iteration comes after one interval. */
+            run_immediately?: boolean;
+            /** @description CEL on an answer: when it holds, the iteration has failed. */
+            fail_when?: string;
+            /**
+             * Format: uri
+             * @description http or https, at a public address.
+             */
+            url: string;
+            /**
+             * @default GET
+             * @enum {string}
+             */
+            method?: "GET" | "HEAD" | "POST";
+            headers?: {
+                [key: string]: string;
+            };
+            body?: string;
+            /** @description CEL on a 2xx: when it does not hold, the iteration has failed. */
+            until?: string;
+            /** @description Asked before all else, in their order. */
+            accept?: components["schemas"]["Acceptor"][];
+            /** @description CEL, a number from 0 to 100. */
+            progress?: string;
+            /** @description CEL, a time or a duration. */
+            eta?: string;
+            /** @description How long a 404 is no failure while no 2xx has come; the default is 30s. */
+            not_found_grace?: components["schemas"]["Duration"];
+            /** @description Of one iteration; the default is 30s. */
+            timeout?: components["schemas"]["Duration"];
+            /** @description Bytes; 0 is the most. */
+            max_body?: number;
+            /** @description 0 is 5. */
+            max_redirects?: number;
+        };
+        Acceptor: {
+            /** @enum {string} */
+            state: "success" | "failure" | "retry";
+            /** @description CEL, a bool. */
+            when: string;
+            /** @description CEL, a string. */
+            message?: string;
         };
         LoopList: {
             loops: components["schemas"]["Loop"][];
@@ -974,6 +1137,24 @@ export interface components {
         };
     };
     responses: {
+        /** @description It is kept, for the run to take. */
+        Delivered: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Receipt"];
+            };
+        };
+        /** @description There is nothing to be done with it, and no reason to send it again. */
+        Undelivered: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Receipt"];
+            };
+        };
         /** @description What is wrong, and what to do about it. */
         Problem: {
             headers: {
@@ -1015,6 +1196,7 @@ export interface components {
         /** @description The loop as it is now. */
         Loop: {
             headers: {
+                ETag: components["headers"]["SpecTag"];
                 [name: string]: unknown;
             };
             content: {
@@ -1032,6 +1214,8 @@ export interface components {
         wait: number;
         /** @description "wait=N": hold the answer for N seconds at most; above 60 is 60 (RFC 7240). */
         Prefer: string;
+        /** @description An ETag, or several, or "*" for any. */
+        IfMatch: string;
         IfNoneMatch: string;
         /** @description At most 255 characters, as a structured-field string ("…") or bare. */
         IdempotencyKey: string;
@@ -1041,6 +1225,8 @@ export interface components {
         LastEventID: string;
         /** @description In the place of the header, for who cannot set it. */
         lastEventId: string;
+        /** @description The sender's id of the message, at most 256 bytes; a second one with it is dropped. Without it the body's hash stands in. */
+        WebhookID: string;
     };
     requestBodies: {
         Reason: {
@@ -1048,8 +1234,18 @@ export interface components {
                 "application/json": components["schemas"]["Reason"];
             };
         };
+        /** @description At most 1 MiB. JSON; anything else is received as a string. */
+        Delivery: {
+            content: {
+                "application/json": unknown;
+                "*/*": unknown;
+            };
+        };
     };
-    headers: never;
+    headers: {
+        /** @description Of a probe loop's spec. How the loop stands changes without it. */
+        SpecTag: string;
+    };
     pathItems: never;
 }
 export type $defs = Record<string, never>;
@@ -1114,6 +1310,7 @@ export interface operations {
                 headers: {
                     Location?: string;
                     ETag?: string;
+                    Vary?: string;
                     "Idempotency-Replayed"?: "true";
                     "Preference-Applied"?: string;
                     [name: string]: unknown;
@@ -1162,7 +1359,10 @@ export interface operations {
             200: {
                 headers: {
                     ETag?: string;
+                    /** @description Prefer has held the answer; else it is not there. */
+                    "Preference-Applied"?: string;
                     "Retry-After"?: number;
+                    Vary?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1553,8 +1753,13 @@ export interface operations {
     events: {
         parameters: {
             query?: {
-                /** @description Ids, separated by commas; at most 100. */
-                runs?: string;
+                /**
+                 * @description An id for each time that it is given, at most 100: ?runs=a&runs=b. Given once, it may be several
+                 *     ids separated by commas; a single id with a comma in it is therefore given twice.
+                 */
+                runs?: string[];
+                /** @description Tell `changed` too. It need not be given where there are no runs. */
+                changes?: boolean;
                 /** @description In the place of the header, for who cannot set it. */
                 last_event_id?: components["parameters"]["lastEventId"];
             };
@@ -1621,10 +1826,46 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    putLoop: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description An ETag, or several, or "*" for any. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                name: components["parameters"]["loopName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProbeLoop"];
+            };
+        };
+        responses: {
+            200: components["responses"]["Loop"];
+            /** @description It is a new one. */
+            201: {
+                headers: {
+                    ETag: components["headers"]["SpecTag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Loop"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     stopLoop: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An ETag, or several, or "*" for any. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
             path: {
                 name: components["parameters"]["loopName"];
             };
@@ -1841,8 +2082,26 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A page that says what came of it. */
+            /** @description A page that says that the decision is kept. */
             200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            /** @description A page that says what was decided before. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            /** @description A page that says that the run does not wait for a decision any more. */
+            410: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1871,6 +2130,110 @@ export interface operations {
                     "application/yaml": string;
                 };
             };
+            default: components["responses"]["Problem"];
+        };
+    };
+    deliverHook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The sender's id of the message, at most 256 bytes; a second one with it is dropped. Without it the body's hash stands in. */
+                "Webhook-Id"?: components["parameters"]["WebhookID"];
+            };
+            path: {
+                /** @description That of a webhook's URL. */
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: components["requestBodies"]["Delivery"];
+        responses: {
+            200: components["responses"]["Undelivered"];
+            202: components["responses"]["Delivered"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    deliverEvent: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The sender's id of the message, at most 256 bytes; a second one with it is dropped. Without it the body's hash stands in. */
+                "Webhook-Id"?: components["parameters"]["WebhookID"];
+            };
+            path: {
+                /** @description The name of an endpoint that the server was given. */
+                source: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: components["requestBodies"]["Delivery"];
+        responses: {
+            200: components["responses"]["Undelivered"];
+            202: components["responses"]["Delivered"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    healthy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    ready: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The store answers, and the server is not about to stop. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description In the format that Accept asks for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            default: components["responses"]["Problem"];
         };
     };
 }

@@ -138,16 +138,21 @@ export class Watch implements Sleeper {
     this.#show({ connection: asleep });
     if (asleep !== 'connecting') return;
     this.#begun = true;
-    const { tabs, clock } = this.#env;
-    if (!tabs) {
+    const { tabs, lead, clock } = this.#env;
+    if (!tabs || !lead) {
       this.#lead(delayMs);
       return;
     }
     this.#unhear = tabs.hear((message) => this.#hear(message));
     this.#beat = after(clock, this.overdue() ? electionMs : 3 * this.intervalMs(), () => this.#silent());
     this.#show({ connection: 'follower' });
-    this.#resign = tabs.stand('run:' + this.id, () => {
-      if (this.#begun && !this.#leading) this.#lead(delayMs);
+    this.#resign = lead.join(this.id, {
+      lead: () => {
+        if (this.#begun && !this.#leading) this.#lead(delayMs);
+      },
+      tell: () => {
+        if (this.#leading && this.snapshot.run) this.#post(this.snapshot.run);
+      },
     });
   }
 
@@ -263,12 +268,13 @@ export class Watch implements Sleeper {
     this.#leaveHub = undefined;
     this.#checker.set('off');
     this.#answered(false);
-    this.#resign?.();
-    this.#resign = undefined;
     this.#unhear?.();
     this.#unhear = undefined;
     if (this.snapshot.connection !== 'closed') this.#show({ connection });
     if (connection === 'idle') this.#env.sleepers.delete(this);
+    const resign = this.#resign;
+    this.#resign = undefined;
+    resign?.(); // which may end the watching for other tabs, of this run too
   }
 
   #show(change: { run?: Run; error?: Error; connection?: Connection }): void {

@@ -32,7 +32,7 @@ interface Refusal {
 export function runOf(id: string, change: Partial<Run> = {}): Run {
   return {
     id, workflow: 'render', queue: 'default', state: 'running', version: 1, progress: null, eta: null, next_poll_ms: 2000, attempt: 1,
-    waiting: [], created_at: '2026-01-01T00:00:00Z', started_at: null, finished_at: null, deadline_at: null, expires_at: null, result: null,
+    waiting: [], created_at: '2026-01-01T00:00:00Z', started_at: null, finished_at: null, deadline_at: null, result: null,
     error: null, completed_by: null,
     links: { self: '', result: '', events: '', stream: '', history: '', cancel: '' },
     ...change,
@@ -70,7 +70,11 @@ export class FakeServer {
     if (isTerminal(run)) run.next_poll_ms = null;
     this.runs.set(id, run);
     for (const look of [...this.#held]) look();
-    if (tell) for (const stream of this.live()) this.#tell(stream, run, isTerminal(run) ? 'end' : 'state');
+    if (!tell) return run;
+    for (const stream of this.live()) {
+      if (stream.path === '/v1/events' || stream.path.endsWith('&changes=true')) stream.send('changed', {});
+      this.#tell(stream, run, isTerminal(run) ? 'end' : 'state');
+    }
     return run;
   }
 
@@ -210,8 +214,9 @@ export class FakeServer {
 
 function watched(url: URL): string[] {
   if (url.pathname.endsWith('/stream')) return [];
-  const many = url.searchParams.get('runs');
-  return many !== null ? many.split(',') : [decodeURIComponent(url.pathname.split('/')[3] ?? '')];
+  const ids = url.searchParams.getAll('runs');
+  if (url.pathname === '/v1/events') return ids.length === 1 ? (ids[0] ?? '').split(',') : ids;
+  return [decodeURIComponent(url.pathname.split('/')[3] ?? '')];
 }
 
 function tag(run: Run): string {

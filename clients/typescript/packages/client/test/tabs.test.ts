@@ -61,6 +61,87 @@ describe('a run in two tabs', () => {
     assert.deepEqual([one.snapshot.state, two.snapshot.state], ['succeeded', 'succeeded']);
   });
 
+  it('that look at different runs have one stream, which tells of both', async () => {
+    server.set('a');
+    server.set('b');
+    const first = tab();
+    const a = first.run('a');
+    a.subscribe(() => {});
+    await clock.advance(100);
+    const second = tab();
+    const b = second.run('b');
+    const stop = b.subscribe(() => {});
+    await clock.advance(1000);
+    assert.deepEqual(server.live().map((stream) => stream.path), ['/v1/events?runs=a&runs=b']);
+    assert.deepEqual([a.snapshot.connection, b.snapshot.connection], ['sse', 'follower']);
+    server.set('b', { state: 'waiting' });
+    await settle();
+    assert.equal(b.snapshot.state, 'waiting');
+    stop();
+    await clock.advance(1000);
+    assert.equal(server.live().length, 1, 'what nobody wants any more costs no new stream');
+    b.subscribe(() => {});
+    await clock.advance(1000);
+    first.destroy();
+    await clock.advance(1000);
+    assert.deepEqual(server.live().map((stream) => stream.path), ['/v1/runs/b/events']);
+    assert.equal(b.snapshot.connection, 'sse');
+    server.end('b');
+    await settle();
+    assert.equal(b.snapshot.state, 'succeeded');
+  });
+
+  it('is told at once to a tab that comes later, which asks for nothing', async () => {
+    server.set('a');
+    tab().run('a').subscribe(() => {});
+    await clock.advance(1000);
+    const gets = server.asked.length;
+    const late = tab().run('a');
+    late.subscribe(() => {});
+    await clock.advance(30_000);
+    assert.equal(late.snapshot.state, 'running');
+    assert.equal(server.asked.length, gets);
+  });
+
+  it('is no longer asked for on behalf of a tab that is gone without a word', async () => {
+    server.set('a');
+    server.set('b');
+    tab().run('a').subscribe(() => {});
+    await clock.advance(100);
+    const channel = new FakeChannel('bide:alice');
+    channel.postMessage({ tab: 'crashed', want: ['b'] });
+    channel.postMessage({ tab: 7, want: ['b'] });
+    channel.postMessage({ tab: 'odd', want: 'b' });
+    await clock.advance(1000);
+    const pathOf = (): string[] => server.live().map((stream) => stream.path);
+    assert.deepEqual(pathOf(), ['/v1/events?runs=a&runs=b']);
+    server.live()[0]?.end();
+    await clock.advance(58_000);
+    assert.deepEqual(pathOf(), ['/v1/events?runs=a&runs=b']);
+    await clock.advance(5000);
+    server.live()[0]?.end();
+    await clock.advance(5000);
+    assert.deepEqual(pathOf(), ['/v1/runs/a/events']);
+    channel.close();
+  });
+
+  it('is led by the tab that is shown; each that comes back says what it wants', async () => {
+    for (const id of ['a', 'b']) server.set(id);
+    const one = tab();
+    one.run('a').subscribe(() => {});
+    const two = tab();
+    two.run('b').subscribe(() => {});
+    await clock.advance(1000);
+    page.hide();
+    await clock.advance(1000);
+    assert.equal(server.live().length, 0);
+    assert.equal(page.navigator.locks.held.size, 0);
+    page.show();
+    await clock.advance(3000);
+    assert.deepEqual(server.live().map((stream) => stream.path), ['/v1/events?runs=a&runs=b']);
+    assert.deepEqual([one.run('a').snapshot.state, two.run('b').snapshot.state], ['running', 'running']);
+  });
+
   it('is taken over when the leader goes', async () => {
     server.set('a');
     const first = tab();

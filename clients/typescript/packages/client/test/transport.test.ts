@@ -151,15 +151,10 @@ describe('SSE', () => {
       server.set(`run${i}`);
       watch(`run${i}`);
     }
-    server.set('a,b');
-    const odd = watch('a,b');
     await clock.advance(1000);
-    assert.equal(server.live()[0]?.path.split(',').length, 100);
-    assert.equal(odd().state, 'running');
-    server.end('a,b');
+    assert.equal(server.live()[0]?.path.split('runs=').length, 101);
     server.end('run100');
     await clock.advance(5000);
-    assert.equal(odd().state, 'succeeded');
     assert.equal(watch('run100')().state, 'succeeded');
   });
 });

@@ -56,7 +56,7 @@ function runOf(state: Run['state'], version: number): Run {
   return {
     id: 'a', workflow: 'render', queue: 'default', state, version, eta: null, next_poll_ms: 60_000, attempt: 1, waiting: [],
     progress: { percent: version * 10, updated_at: '' }, created_at: '', started_at: null, finished_at: null, deadline_at: null,
-    expires_at: null, result: null, error: null, completed_by: null,
+    result: null, error: null, completed_by: null,
     links: { self: '', result: '', events: '', stream: '', history: '', cancel: '' },
   };
 }
