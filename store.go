@@ -41,7 +41,8 @@ type Store interface {
 
 	// Signal puts a message into a run's inbox and makes the run due. A message
 	// with the key of an earlier one to the same run is dropped, and isNew is
-	// false. It returns [ErrNotFound], or [ErrRunEnded].
+	// false. It returns [ErrNotFound], [ErrRunEnded], or a [ConflictError] when that
+	// had another Print.
 	Signal(ctx context.Context, run string, m Message) (isNew bool, err error)
 
 	// Control does to a run what the command says, from outside. It returns
@@ -222,7 +223,10 @@ type Message struct {
 	Op   Op
 	Name string // the signal's name, the wait's name or path, the child's id
 	Key  string // if set: a second message with this key is dropped
-	Data json.RawMessage
+	// Print, beside Key, is a fingerprint of what is asked for: a second message with
+	// the key and another one is a [ConflictError].
+	Print string
+	Data  json.RawMessage
 	// Error is set for OpFail and for a child that did not succeed.
 	Error *Failure
 	At    time.Time

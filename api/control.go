@@ -129,7 +129,7 @@ func (h *Handler) signal(w http.ResponseWriter, r *http.Request) error {
 	}
 	m := bide.Message{Op: bide.OpSignal, Name: name, Data: value}
 	if key != "" {
-		m.Key = digest([]byte("POST signal\n" + name + "\n" + key))
+		m.Key, m.Print = digest([]byte("POST signal\n"+name+"\n"+key)), digest(canonical(value))
 	}
 	isNew, err := h.store.Signal(r.Context(), r.PathValue("id"), m)
 	if err != nil {

@@ -82,7 +82,8 @@ func TestSignal(t *testing.T) {
 	inBubble(t, func(s *site) {
 		s.call("POST", "/v1/runs", `{"workflow":"patient","id":"p"}`)
 		s.call("POST", "/v1/runs/p/signal/go", `"one"`, "Idempotency-Key: k").want(202, `"duplicate":false`)
-		s.call("POST", "/v1/runs/p/signal/go", `"two"`, "Idempotency-Key: k").want(202, `"duplicate":true`)
+		s.call("POST", "/v1/runs/p/signal/go", ` "one" `, "Idempotency-Key: k").want(202, `"duplicate":true`)
+		s.call("POST", "/v1/runs/p/signal/go", `"two"`, "Idempotency-Key: k").refused(422, "idempotency-key-reused")
 		s.call("POST", "/v1/runs/p/signal/other", `"x"`, "Idempotency-Key: k").want(202, `"duplicate":false`)
 		s.call("POST", "/v1/runs/p/signal/bide:webhook:1", `"forged"`).refused(400, "invalid-input", "bide's own")
 		s.call("POST", "/v1/runs/p/signal/go", `{`).refused(400, "invalid-input")

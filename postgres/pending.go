@@ -37,6 +37,7 @@ type pending struct {
 		run, k, at    []int64
 		op            []int16
 		name, key     []string
+		prints        []string
 		data, failure [][]byte
 	}
 	used   struct{ run, k []int64 } // messages taken up
@@ -133,16 +134,16 @@ func (p *pending) addChunk(run, k int64, c *bide.Chunk) {
 	x.path, x.name, x.data = append(x.path, c.Path), append(x.name, c.Name), append(x.data, some(c.Data))
 }
 
-const addMail = `INSERT INTO bide.inbox (run, k, at, op, name, key, data, error)
-	SELECT run, k, at, op, name, nullif(key, ''), data, error
-	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::text[], $6::text[], $7::bytea[], $8::bytea[])
-		AS n (run, k, at, op, name, key, data, error)`
+const addMail = `INSERT INTO bide.inbox (run, k, at, op, name, key, print, data, error)
+	SELECT run, k, at, op, name, nullif(key, ''), print, data, error
+	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::text[], $6::text[], $7::text[], $8::bytea[], $9::bytea[])
+		AS n (run, k, at, op, name, key, print, data, error)`
 
 func (p *pending) addMail(run int64, m *bide.Message) {
 	p.any = true
 	x := &p.mail
 	x.run, x.k, x.at = append(x.run, run), append(x.k, m.Seq), append(x.at, m.At.UnixMicro())
-	x.op, x.name, x.key = append(x.op, int16(m.Op)), append(x.name, m.Name), append(x.key, m.Key)
+	x.op, x.name, x.key, x.prints = append(x.op, int16(m.Op)), append(x.name, m.Name), append(x.key, m.Key), append(x.prints, m.Print)
 	var failure []byte
 	if m.Error != nil {
 		failure = object(m.Error)
@@ -234,7 +235,7 @@ func (w *writer) queue(b *pgx.Batch) {
 		b.Queue(w.s.sql(addChunks), x.run, x.k, x.at, x.attempt, x.path, x.name, x.data)
 	}
 	if x := &p.mail; len(x.k) > 0 {
-		b.Queue(w.s.sql(addMail), x.run, x.k, x.at, x.op, x.name, x.key, x.data, x.failure)
+		b.Queue(w.s.sql(addMail), x.run, x.k, x.at, x.op, x.name, x.key, x.prints, x.data, x.failure)
 	}
 	if x := &p.used; len(x.k) > 0 {
 		b.Queue(w.s.sql(keepMail), x.run, x.k)

@@ -31,7 +31,8 @@ func (w *writer) signalled(o *op) error {
 // the batch's.
 func (o *op) refused(err error) error {
 	var invalid *bide.InvalidError
-	if errors.Is(err, bide.ErrNotFound) || errors.Is(err, bide.ErrRunEnded) || errors.As(err, &invalid) {
+	var conflict *bide.ConflictError
+	if errors.Is(err, bide.ErrNotFound) || errors.Is(err, bide.ErrRunEnded) || errors.As(err, &invalid) || errors.As(err, &conflict) {
 		o.err = err
 		return nil
 	}
@@ -50,7 +51,11 @@ func (w *writer) post(r *row, m *bide.Message) error {
 		return bide.ErrRunEnded
 	}
 	if m.Key != "" {
-		if seen, err := w.seenMail(mailKey{r.k, m.Key}); seen || err != nil {
+		before, seen, err := w.seenMail(mailKey{r.k, m.Key}, m.Print)
+		if err == nil && seen && before != m.Print {
+			err = &bide.ConflictError{ID: r.id, Key: m.Key}
+		}
+		if seen || err != nil {
 			return err
 		}
 	}
@@ -71,19 +76,24 @@ func (w *writer) post(r *row, m *bide.Message) error {
 	return nil
 }
 
-// seenMail reports whether a message with the key has come before, and notes that
-// one comes now.
-func (w *writer) seenMail(k mailKey) (bool, error) {
-	if w.mails[k] {
-		return true, nil
+// seenMail reports whether a message with the key has come before, with which print,
+// and notes that one comes now.
+func (w *writer) seenMail(k mailKey, now string) (print string, seen bool, err error) {
+	if print, seen = w.mails[k]; seen {
+		return print, true, nil
 	}
 	if err := w.settle(); err != nil {
-		return false, err
+		return "", false, err
 	}
-	var seen bool
-	err := w.conn.QueryRow(w.ctx, w.s.sql(`SELECT EXISTS (SELECT FROM bide.inbox WHERE run = $1 AND key = $2)`), k.run, k.key).Scan(&seen)
-	w.mails[k] = true
-	return seen, err
+	err = w.conn.QueryRow(w.ctx, w.s.sql(`SELECT print FROM bide.inbox WHERE run = $1 AND key = $2`), k.run, k.key).Scan(&print)
+	if errors.Is(err, pgx.ErrNoRows) {
+		w.mails[k] = now
+		return "", false, nil
+	}
+	if err == nil {
+		w.mails[k] = print
+	}
+	return print, err == nil, err
 }
 
 // postByID is post to a run that may be gone or over, which is all the same.

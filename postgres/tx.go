@@ -92,7 +92,7 @@ func (s *Store) insertTx(ctx context.Context, tx pgx.Tx, p *pending) (taken bool
 		_, err = sub.Exec(ctx, s.sql(addTally), x.route, x.state, []int64{1})
 	}
 	if err == nil && len(m.k) > 0 {
-		_, err = sub.Exec(ctx, s.sql(addMail), m.run, m.k, m.at, m.op, m.name, m.key, m.data, m.failure)
+		_, err = sub.Exec(ctx, s.sql(addMail), m.run, m.k, m.at, m.op, m.name, m.key, m.prints, m.data, m.failure)
 	}
 	if err == nil {
 		err = sub.Commit(ctx)

@@ -83,7 +83,7 @@ type writer struct {
 	ids     map[string]int64
 	foreign map[int64][]int64 // runs changed that others hold, by member
 	facts   map[factName]*factRow
-	mails   map[mailKey]bool
+	mails   map[mailKey]string
 	p       pending
 	tally   tally
 	asks    []*ask
@@ -139,7 +139,7 @@ func (w *writer) init(s *Store, conn *pgx.Conn) {
 	*w = writer{s: s, conn: conn, leases: map[int64]*lease{}, held: map[string]*lease{}, members: map[int64]int64{},
 		routes: map[routeName]*route{}, byKey: map[int64]*route{}, start: time.Now(), ctx: context.Background(),
 		rows: map[int64]*row{}, ids: map[string]int64{}, foreign: map[int64][]int64{}, facts: map[factName]*factRow{},
-		mails: map[mailKey]bool{}, due: map[*route]int64{}, beatAt: never, timerAt: -1}
+		mails: map[mailKey]string{}, due: map[*route]int64{}, beatAt: never, timerAt: -1}
 }
 
 // apply carries out one op. An error is the batch's; what the op's caller should

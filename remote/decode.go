@@ -110,7 +110,7 @@ func (d *decoder) chunk(c *wire.Chunk) bide.Chunk {
 }
 
 func (d *decoder) message(m *wire.Message) bide.Message {
-	return bide.Message{Seq: m.GetSeq(), Op: small[bide.Op](d, "op", m.GetOp()), Name: m.GetName(), Key: m.GetKey(),
+	return bide.Message{Seq: m.GetSeq(), Op: small[bide.Op](d, "op", m.GetOp()), Name: m.GetName(), Key: m.GetKey(), Print: m.GetPrint(),
 		Data: d.payload("message ", m.GetName(), m.GetData()), Error: d.failure(m.GetError()), At: clock(m.GetAt())}
 }
 

@@ -103,7 +103,7 @@ func (e *encoder) chunk(c *bide.Chunk) *wire.Chunk {
 
 func (e *encoder) message(m *bide.Message) *wire.Message {
 	e.size += overhead + len(m.Name) + len(m.Key)
-	return &wire.Message{Seq: m.Seq, Op: wire.Op(m.Op), Name: m.Name, Key: m.Key, Data: e.bytes(m.Data),
+	return &wire.Message{Seq: m.Seq, Op: wire.Op(m.Op), Name: m.Name, Key: m.Key, Print: m.Print, Data: e.bytes(m.Data),
 		Error: e.failure(m.Error), At: micros(m.At)}
 }
 

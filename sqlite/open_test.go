@@ -219,8 +219,8 @@ func TestCannotOpen(t *testing.T) {
 		{"a folder that is a file", filepath.Join(put("file", "x"), "bide.db"), nil, "not a directory"},
 		{"a missing file, to look at", filepath.Join(dir, "missing.db"), ro, "no such file or directory"},
 		{"an empty file, to look at", put("empty.db", ""), ro, "has no schema"},
-		{"a newer file", newer, nil, "version 99, this program knows up to 3: use a newer bide"},
-		{"a newer file, to look at", newer, ro, "version 99, this program knows up to 3: use a newer bide"},
+		{"a newer file", newer, nil, "version 99, this program knows up to 4: use a newer bide"},
+		{"a newer file, to look at", newer, ro, "version 99, this program knows up to 4: use a newer bide"},
 	} {
 		for range 2 { // the second time shows that the first has let go of the lock
 			s, err := sqlite.Open(c.path, c.opts...)
@@ -233,7 +233,7 @@ func TestCannotOpen(t *testing.T) {
 		}
 	}
 	var schema *sqlite.SchemaError
-	if _, err := sqlite.Open(newer); !errors.As(err, &schema) || schema.Has != 99 || schema.Newest != 3 || schema.Path != newer {
+	if _, err := sqlite.Open(newer); !errors.As(err, &schema) || schema.Has != 99 || schema.Newest != 4 || schema.Path != newer {
 		t.Errorf("a newer file: %+v", schema)
 	}
 	if _, err := sqlite.Open(filepath.Join(dir, "missing.db"), ro...); !errors.Is(err, fs.ErrNotExist) {

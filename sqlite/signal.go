@@ -34,7 +34,8 @@ func (w *writer) signalled(o *op) error {
 // the batch's.
 func (o *op) refused(err error) error {
 	var invalid *bide.InvalidError
-	if errors.Is(err, bide.ErrNotFound) || errors.Is(err, bide.ErrRunEnded) || errors.As(err, &invalid) {
+	var conflict *bide.ConflictError
+	if errors.Is(err, bide.ErrNotFound) || errors.Is(err, bide.ErrRunEnded) || errors.As(err, &invalid) || errors.As(err, &conflict) {
 		o.err = err
 		return nil
 	}
@@ -118,7 +119,12 @@ func (w *writer) postTo(t *target, m *bide.Message) error {
 	if m.Key != "" {
 		w.st.mailKey.BindInt64(1, t.k)
 		w.st.mailKey.BindText(2, m.Key)
-		if seen, err := w.one(w.st.mailKey, nil); seen || err != nil {
+		before := ""
+		seen, err := w.one(w.st.mailKey, func(s *sqlite.Stmt) { before = s.ColumnText(0) })
+		if err == nil && seen && before != m.Print {
+			err = &bide.ConflictError{ID: t.id, Key: m.Key}
+		}
+		if seen || err != nil {
 			return err
 		}
 	}
@@ -179,5 +185,6 @@ func (w *writer) addMail(run int64, m *bide.Message) error {
 		blob(st, 7, object(m.Error))
 	}
 	st.BindInt64(8, w.now)
+	text(st, 9, m.Print)
 	return w.exec(st)
 }

@@ -54,7 +54,7 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 		{&st.addRec, `INSERT INTO rec (k, run, path, kind, name, data, error, attempt, at, took, by, poll)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`},
 		{&st.addChunk, `INSERT INTO chunk (k, run, path, name, attempt, data, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`},
-		{&st.addMail, `INSERT INTO inbox (k, run, op, name, key, data, error, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`},
+		{&st.addMail, `INSERT INTO inbox (k, run, op, name, key, data, error, at, print) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`},
 
 		{&st.addLabel, `INSERT INTO label (name, value, run) VALUES (?1, ?2, ?3)`},
 
@@ -81,7 +81,7 @@ func (st *statements) prepare(conn *sqlite.Conn) error {
 		{&st.purgeLabels, `DELETE FROM label WHERE (name, value, run) IN (SELECT x.key, x.value, run.k FROM run, json_each(run.labels) AS x WHERE run.k = ?1)`},
 		{&st.purgeMail, `DELETE FROM inbox WHERE run = ?1`},
 
-		{&st.mailKey, `SELECT 1 FROM inbox WHERE run = ?1 AND key = ?2`},
+		{&st.mailKey, `SELECT print FROM inbox WHERE run = ?1 AND key = ?2`},
 		{&st.post, `UPDATE run SET ver = ?2, mail = ?3, wake = ?4, put = iif(wake IS ?4, put, ?2) WHERE k = ?1`},
 		{&st.takeMail, `UPDATE inbox SET taken = 1, data = NULL, error = NULL WHERE k = ?1 AND run = ?2 AND key IS NOT NULL`},
 		{&st.dropMail, `DELETE FROM inbox WHERE k = ?1 AND run = ?2 AND key IS NULL`},

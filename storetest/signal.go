@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,28 @@ var signalCases = []testCase{
 			k.notDue("a")
 			k.signal("a", bide.Message{Name: "new", Key: "k2"})
 			equal(k, "inbox", names(k.turn("a").Inbox), []string{"new"})
+		}},
+	{name: "signal/key-of-another", protects: "a key that comes again for something else is refused, before and after the first was received; nothing is dropped in silence",
+		run: func(k *kit) {
+			k.create(run("a"))
+			send := func(print string) error {
+				_, err := k.s.Signal(k.ctx(), "a", bide.Message{Name: "m", Key: "k", Print: print})
+				return err
+			}
+			refused := func(err error) {
+				k.Helper()
+				if conflict, ok := errors.AsType[*bide.ConflictError](err); !ok || conflict.ID != "a" || conflict.Key != "k" {
+					k.Errorf("got %v, want a ConflictError of the key", err)
+				}
+			}
+			k.ok(send("one"))
+			k.ok(send("one"))
+			refused(send("two"))
+			c := k.turn("a")
+			equal(k, "inbox", names(c.Inbox), []string{"m"})
+			k.commit(c, bide.Batch{Consumed: []int64{c.Inbox[0].Seq}, Seen: lastSeq(c.Inbox), Next: bide.Parked{}})
+			k.ok(send("one"))
+			refused(send("two"))
 		}},
 	{name: "signal/key-of-first", protects: "of two first messages with one key one counts, and the start does not fail for it",
 		run: func(k *kit) {

@@ -2800,6 +2800,7 @@ type Message struct {
 	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
 	Error         []byte                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"` // a bide.Failure as JSON
 	At            int64                  `protobuf:"varint,7,opt,name=at,proto3" json:"at,omitempty"`
+	Print         string                 `protobuf:"bytes,8,opt,name=print,proto3" json:"print,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2881,6 +2882,13 @@ func (x *Message) GetAt() int64 {
 		return x.At
 	}
 	return 0
+}
+
+func (x *Message) GetPrint() string {
+	if x != nil {
+		return x.Print
+	}
+	return ""
 }
 
 type Fact struct {
@@ -3714,7 +3722,7 @@ const file_bide_v1_store_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\x03R\aattempt\x12\x12\n" +
 	"\x04data\x18\x05 \x01(\fR\x04data\x12\x0e\n" +
-	"\x02at\x18\x06 \x01(\x03R\x02at\"\x98\x01\n" +
+	"\x02at\x18\x06 \x01(\x03R\x02at\"\xae\x01\n" +
 	"\aMessage\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x1b\n" +
 	"\x02op\x18\x02 \x01(\x0e2\v.bide.v1.OpR\x02op\x12\x12\n" +
@@ -3722,7 +3730,8 @@ const file_bide_v1_store_proto_rawDesc = "" +
 	"\x03key\x18\x04 \x01(\tR\x03key\x12\x12\n" +
 	"\x04data\x18\x05 \x01(\fR\x04data\x12\x14\n" +
 	"\x05error\x18\x06 \x01(\fR\x05error\x12\x0e\n" +
-	"\x02at\x18\a \x01(\x03R\x02at\"{\n" +
+	"\x02at\x18\a \x01(\x03R\x02at\x12\x14\n" +
+	"\x05print\x18\b \x01(\tR\x05print\"{\n" +
 	"\x04Fact\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x18\n" +

@@ -1,0 +1,2 @@
+-- Of a message with a key: a fingerprint of what was asked for.
+ALTER TABLE inbox ADD COLUMN print TEXT;
