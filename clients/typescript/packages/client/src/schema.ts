@@ -1576,7 +1576,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is kept. duplicate says that it had come before with the same Idempotency-Key, and was dropped. */
+            /** @description It is kept. duplicate says that it had come before with the same Idempotency-Key, and was dropped; another one with that key is refused by 422. */
             202: {
                 headers: {
                     [name: string]: unknown;
