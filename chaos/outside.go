@@ -101,7 +101,8 @@ func (p *part) completeOn() error {
 	return p.step(p.place, soon)
 }
 
-// wakeOn polls once an hour, until a webhook says that it is time to look.
+// wakeOn polls seldom, until a webhook says that it is time to look. A check that is cut
+// short twice in a row costs an interval.
 func (p *part) wakeOn() error {
 	hook, err := bide.NewWebhook[string](p.ctx, "hook")
 	if err != nil {
@@ -111,11 +112,11 @@ func (p *part) wakeOn() error {
 		return err
 	}
 	check := p.looks(plea, p.job.ID+"/"+p.place)
-	return p.pollOf(func(ctx context.Context) (is bool, err error) { // one that fails costs an hour too
+	return p.pollOf(func(ctx context.Context) (is bool, err error) { // one that fails costs an interval too
 		for is, err = check(ctx); err != nil && pause(ctx, 100*time.Millisecond) == nil; is, err = check(ctx) {
 		}
 		return is, err
-	}, bide.WakeOn(hook), bide.Every(time.Hour), bide.AttemptTimeout(time.Minute))
+	}, bide.WakeOn(hook), bide.Every(30*time.Second), bide.AttemptTimeout(time.Minute))
 }
 
 // deliver delivers to a webhook, at least once.
