@@ -21,7 +21,7 @@ FOR      ?= 2m
 SEED     ?= 0
 LATE     ?= 2s
 # A package whose tests take longer hangs, and its stacks are printed.
-TIMEOUT  ?= 15m
+TIMEOUT  ?= 25m
 # Each package of COVERED must have so many per cent of its statements covered.
 COVERAGE ?= 85
 COVERED  := . ./sqlite

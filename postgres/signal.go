@@ -78,22 +78,22 @@ func (w *writer) post(r *row, m *bide.Message) error {
 
 // seenMail reports whether a message with the key has come before, with which print,
 // and notes that one comes now.
-func (w *writer) seenMail(k mailKey, now string) (print string, seen bool, err error) {
-	if print, seen = w.mails[k]; seen {
-		return print, true, nil
+func (w *writer) seenMail(k mailKey, now string) (before string, seen bool, err error) {
+	if before, seen = w.mails[k]; seen {
+		return before, true, nil
 	}
 	if err := w.settle(); err != nil {
 		return "", false, err
 	}
-	err = w.conn.QueryRow(w.ctx, w.s.sql(`SELECT print FROM bide.inbox WHERE run = $1 AND key = $2`), k.run, k.key).Scan(&print)
+	err = w.conn.QueryRow(w.ctx, w.s.sql(`SELECT print FROM bide.inbox WHERE run = $1 AND key = $2`), k.run, k.key).Scan(&before)
 	if errors.Is(err, pgx.ErrNoRows) {
 		w.mails[k] = now
 		return "", false, nil
 	}
 	if err == nil {
-		w.mails[k] = print
+		w.mails[k] = before
 	}
-	return print, err == nil, err
+	return before, err == nil, err
 }
 
 // postByID is post to a run that may be gone or over, which is all the same.

@@ -97,8 +97,8 @@ var signalCases = []testCase{
 	{name: "signal/key-of-another", protects: "a key that comes again for something else is refused, before and after the first was received; nothing is dropped in silence",
 		run: func(k *kit) {
 			k.create(run("a"))
-			send := func(print string) error {
-				_, err := k.s.Signal(k.ctx(), "a", bide.Message{Name: "m", Key: "k", Print: print})
+			send := func(what string) error {
+				_, err := k.s.Signal(k.ctx(), "a", bide.Message{Name: "m", Key: "k", Print: what})
 				return err
 			}
 			refused := func(err error) {
