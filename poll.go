@@ -320,18 +320,20 @@ func (p *pollRun) wakes(m *Message) bool {
 // is time to look and the check did not yet see it.
 const hurryFor = 30 * time.Second
 
-// delivered takes up a webhook's delivery: it ends the poll, or lets it check now.
+// delivered takes up a webhook's delivery: it ends the poll, or lets it check now. It
+// is consumed with what came of it, never before: a commit may come at any time.
 func (p *pollRun) delivered(m *Message) (done bool, data []byte, err error) {
-	p.t.mu.Lock()
-	p.t.consumed = append(p.t.consumed, m.Seq)
-	p.t.changes++
-	p.t.mu.Unlock()
 	if p.hook.complete && p.done(m.Data) {
 		p.Log.changed(p.t.now(), m.Data, p.Percent)
 		p.remember(p.t.now(), true)
-		return p.over(Record{Data: m.Data, Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since), By: string(TriggerWebhook)})
+		return p.overBy(Record{Data: m.Data, Attempt: p.state.Attempt, Took: p.t.now().Sub(p.state.Since), By: string(TriggerWebhook)}, m)
 	}
 	p.trigger, p.HurryTo, p.Uncut = TriggerWebhook, after(p.t.now(), hurryFor), time.Time{}
+	p.state.NextAt = later(p.t.now(), p.NotBefore)
+	p.t.mu.Lock()
+	p.t.consumed = append(p.t.consumed, m.Seq)
+	p.keepWaitLocked(p.keep())
+	p.t.mu.Unlock()
 	return false, nil, nil
 }
 
