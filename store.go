@@ -35,8 +35,8 @@ type Store interface {
 	// one, and [ErrFactChanged] when a fact is not at the version that the batch
 	// asks for; then nothing was written, and after the latter the lease is still
 	// held. With only Lease.Worker set, an empty batch renews all that the worker
-	// holds, and one whose Next is Parked gives all of it back, due at once. A batch of Facts
-	// and nothing else needs no lease: it is committed with Lease{}.
+	// holds, and one whose Next is Parked gives all of it back, due at once. A batch
+	// of Facts and nothing else needs no lease: it is committed with Lease{}.
 	Commit(ctx context.Context, l Lease, b Batch) error
 
 	// Signal puts a message into a run's inbox and makes the run due. A message

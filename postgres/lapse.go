@@ -11,7 +11,8 @@ import (
 // workers are told then, since what they hold may be in other hands.
 type lapse struct {
 	at    atomic.Int64 // in nanoseconds since the writer's start
-	timer *time.Timer  // the writer's, once made
+	timer *time.Timer  // under Store.mu, but that only the writer makes it
+	told  int64        // which of these the workers have been told of; under Store.mu
 }
 
 // seen notes that the database has had the sign of life that was sent at the time.
@@ -20,29 +21,35 @@ func (w *writer) seen(sent time.Time) {
 		return
 	}
 	ttl := w.ttl()
-	was := w.s.lapse.at.Swap(int64(sent.Sub(w.start) + ttl))
-	switch l := &w.s.lapse; {
-	case l.timer == nil:
+	at := int64(sent.Sub(w.start) + ttl)
+	was := w.s.lapse.at.Swap(at)
+	if l := &w.s.lapse; l.timer == nil || at < was {
 		w.s.mu.Lock()
-		l.timer = time.AfterFunc(ttl, w.s.lapsed)
-		w.s.mu.Unlock()
-	case was <= int64(time.Since(w.start)), int64(ttl) < was-int64(sent.Sub(w.start)): // it has rung, or would ring too late
-		l.timer.Reset(ttl)
+		defer w.s.mu.Unlock()
+		if l.timer == nil {
+			l.timer = time.AfterFunc(ttl, w.s.lapsed)
+		} else { // it would ring too late: a worker of less patience has come
+			l.timer.Reset(ttl)
+		}
 	}
 }
 
 func (s *Store) lapsed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.isClosed() {
 		return
 	}
 	at := s.lapse.at.Load()
-	left := time.Duration(at) - time.Since(s.w.start)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if left > 0 {
+	if left := time.Duration(at) - time.Since(s.w.start); left > 0 {
 		s.lapse.timer.Reset(left)
 		return
 	}
+	s.lapse.timer.Reset(lookAgain) // whether it is heard again
+	if s.lapse.told == at {
+		return
+	}
+	s.lapse.told = at
 	for _, x := range s.workers {
 		x.lapsed = true
 		if x.halt != nil {
@@ -50,7 +57,6 @@ func (s *Store) lapsed() {
 		}
 		x.ring()
 	}
-	s.lapse.timer.Reset(idleFor) // until it is heard again
 }
 
 // letGo is what a worker is told when its leases have lapsed.

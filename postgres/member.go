@@ -370,6 +370,9 @@ func (w *writer) stop() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
+	if w.s.lapse.timer != nil {
+		w.s.lapse.timer.Stop()
+	}
 	w.s.mu.Unlock()
 	if w.dead.Load() || w.me == 0 || w.conn == nil || w.conn.IsClosed() {
 		return
