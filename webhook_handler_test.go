@@ -339,3 +339,53 @@ func TestWebhookOutlivesTimeout(t *testing.T) {
 		}
 	})
 }
+
+// A delivery is consumed with what came of it: a commit of another branch while the
+// condition looks at it, and then a crash, do not take it away.
+func TestWebhookConsumedWithRecord(t *testing.T) {
+	inBubble(t, func(e *env) {
+		o := e.outside(webhook.Config{Verifiers: map[string]webhook.Verifier{"renderer": standard(t)}})
+		flow := bide.Define("flow", func(ctx bide.Context, name string) (renderStatus, error) {
+			hook, err := bide.NewWebhook[renderStatus](ctx, "ready", bide.VerifiedBy("renderer"))
+			if err != nil {
+				return renderStatus{}, err
+			}
+			if err := o.tell(ctx, name, hook.URL()); err != nil {
+				return renderStatus{}, err
+			}
+			beside := bide.Go(ctx, "beside", func(ctx bide.Context) (bool, error) {
+				return bide.Step(ctx, "beside", func(context.Context) (bool, error) {
+					time.Sleep(15 * time.Second)
+					return true, nil
+				})
+			})
+			s, err := bide.Poll(ctx, "render", func(context.Context) (renderStatus, error) { return renderStatus{}, nil },
+				func(s renderStatus) bool {
+					if s.Done { // the step ends meanwhile
+						time.Sleep(10 * time.Second)
+					}
+					return s.Done
+				}, bide.Every(time.Hour), bide.Timeout(24*time.Hour), bide.CompleteOn(hook))
+			if err != nil {
+				return s, err
+			}
+			_, err = beside.Get(ctx)
+			return s, err
+		})
+		first := e.workAs(e.public(), flow)
+		h := start(e, flow, "film")
+		time.Sleep(10 * time.Second)
+		o.sign("msg_1", `{"done":true,"file":"a.mp4"}`)
+		o.wantSent("POST", o.url("film"), `{"done":true,"file":"a.mp4"}`, 202, "")
+		time.Sleep(7 * time.Second)
+		if records := e.history(h.ID()); records[len(records)-1].Name != "beside" {
+			t.Fatalf("nothing was committed meanwhile: %v", records)
+		}
+		first.crash()
+		crashed := time.Now()
+		e.workAs(e.public(), flow)
+		if s, err := result(e, h); err != nil || s.File != "a.mp4" || time.Since(crashed) > time.Minute {
+			t.Errorf("%v, %v after %v", s, err, time.Since(crashed))
+		}
+	})
+}
