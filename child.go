@@ -158,9 +158,9 @@ func awaitChild(ctx Context, id string) ([]byte, error) {
 		case OpCompleteWait, OpFailWait:
 			return v.settled(m, 0)
 		case OpExtendWait:
-			v.note(KindExtended, m, nil)
+			v.note(Record{Kind: KindExtended}, m, nil)
 		default:
-			v.note(KindChecked, m, nil)
+			v.note(Record{Kind: KindChecked}, m, nil)
 		}
 	}
 }

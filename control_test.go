@@ -1089,6 +1089,41 @@ func TestControlCheck(t *testing.T) {
 	})
 }
 
+// A look that somebody has asked for outlasts a crash in the middle of it.
+func TestControlCheckInterrupted(t *testing.T) {
+	for _, kind := range []string{"poll", "retry"} {
+		inBubble(t, func(e *env) {
+			var calls atomic.Int32
+			call := func(ctx context.Context) (bool, error) {
+				if calls.Add(1) == 2 {
+					<-ctx.Done()
+				}
+				if done := calls.Load() > 2; done || kind == "poll" {
+					return done, nil
+				}
+				return false, errors.New("not yet")
+			}
+			w := bide.Define("w", func(ctx bide.Context, _ none) (bool, error) {
+				if kind == "poll" {
+					return bide.Poll(ctx, "w", call, func(b bool) bool { return b }, bide.Timeout(240*time.Hour), bide.Every(24*time.Hour))
+				}
+				return bide.Step(ctx, "w", call, bide.RetryPolicy{InitialInterval: 24 * time.Hour, MaximumAttempts: 9})
+			})
+			first := e.work(w)
+			h := start(e, w, none{})
+			time.Sleep(time.Minute)
+			e.ok(e.client.Check(e.Context(), h.ID(), "w"))
+			time.Sleep(10 * time.Second)
+			first.kill()
+			crashed := time.Now()
+			e.work(w)
+			if ok, err := result(e, h); !ok || err != nil || time.Since(crashed) > time.Minute {
+				t.Errorf("%s: %v, %v after %v", kind, ok, err, time.Since(crashed))
+			}
+		})
+	}
+}
+
 // TestControlNotLive protects from a word about a wait that is not there: it is
 // refused, and says what the run waits for.
 func TestControlNotLive(t *testing.T) {

@@ -26,12 +26,17 @@ func settlement(m *Message, attempt int) Record {
 	return Record{Data: m.Data, Attempt: attempt, By: "complete"}
 }
 
-// note leaves a record of an act that does not end the wait.
-func (v *verb) note(kind Kind, m *Message, data json.RawMessage) {
+// note leaves a record of an act that does not end the wait, together with the state
+// that it has made of it, if the wait has one: a commit may come at any time.
+func (v *verb) note(r Record, m *Message, state *Wait) {
 	t := v.t
 	t.mu.Lock()
-	v.recordLocked(Record{Kind: kind, Data: data, At: v.t.now()})
+	r.At = t.now()
+	v.recordLocked(r)
 	t.consumed = append(t.consumed, m.Seq)
+	if state != nil {
+		v.keepWaitLocked(*state)
+	}
 	t.mu.Unlock()
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,5 +249,37 @@ func TestLoopStartsOneRunATime(t *testing.T) {
 			t.Errorf("reports for other times: %v", reports)
 		}
 		return l.doomed.commits
+	})
+}
+
+// An iteration that is over is not made again, even if the next was due before it
+// ended and took the process with it at once.
+func TestLoopOverOnce(t *testing.T) {
+	inBubble(t, func(e *env) {
+		var due []time.Duration
+		began := time.Now()
+		loop := func() *bide.LoopDefinition {
+			return bide.Loop("it", func(ctx context.Context) {
+				due = append(due, bide.ScheduledAt(ctx).Sub(began))
+				time.Sleep(2 * sec)
+			}, bide.On(everyFull(time.Minute), bide.MisfireAll))
+		}
+		e.ok(e.work(loop()).stop())
+		time.Sleep(10 * time.Minute)
+		h := e.work(loop()) // catches up
+		for len(due) < 5 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(20 * time.Millisecond)
+		h.kill()
+		e.work(loop())
+		time.Sleep(30 * sec)
+		want := []time.Duration{1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10} // but for the fifth, which was not over
+		for i := range want {
+			want[i] *= time.Minute
+		}
+		if !slices.Equal(due, want) {
+			t.Errorf("iterations for %v, want %v", due, want)
+		}
 	})
 }

@@ -49,7 +49,6 @@ func (r *loopRun) pause() bool {
 			r.takeTriggers()
 			return true
 		}
-		r.consume(m.Seq)
 		switch {
 		case m.Op != OpSignal: // there is nothing to extend, complete or fail
 		case m.Name == loopReset:
@@ -61,6 +60,7 @@ func (r *loopRun) pause() bool {
 		case m.Name == loopReload:
 			r.reload()
 		}
+		r.consume(m.Seq)
 		until = r.wait.NextAt
 	}
 }
@@ -109,12 +109,13 @@ func (r *loopRun) settleTriggers() {
 	r.asked, r.askedAt, r.thenPause = nil, time.Time{}, false
 }
 
-// consume notes that messages have been taken up. They leave no record: a loop has
-// no history.
+// consume notes that messages have been taken up, together with the state that they
+// have led to: a commit may come at any time. They leave no record: a loop has no
+// history.
 func (r *loopRun) consume(seqs ...int64) {
 	r.t.mu.Lock()
 	r.t.consumed = append(r.t.consumed, seqs...)
-	r.t.changes++
+	r.keepWaitLocked(r.snapshot())
 	r.t.mu.Unlock()
 }
 

@@ -430,11 +430,12 @@ func (p *pollRun) pause() (done bool, data []byte, err error) {
 			if !p.state.Until.IsZero() {
 				p.state.Until = after(p.state.Until, extension(m))
 			}
-			p.note(KindExtended, m, nil)
+			state := p.keep()
+			p.note(Record{Kind: KindExtended}, m, &state)
 		default:
-			p.note(KindChecked, m, nil)
-			p.keepNow()
-			p.trigger, p.Uncut = TriggerManual, time.Time{}
+			p.trigger, p.Uncut, p.state.NextAt = TriggerManual, time.Time{}, p.t.now()
+			state := p.keep()
+			p.note(Record{Kind: KindChecked}, m, &state)
 			return false, nil, nil
 		}
 	}

@@ -76,9 +76,9 @@ func receive(ctx Context, in inbound, opts []ReceiveOption) ([]byte, error) {
 			if !state.Until.IsZero() {
 				state.Until = after(state.Until, extension(m))
 			}
-			v.note(KindExtended, m, nil)
+			v.note(Record{Kind: KindExtended}, m, &state)
 		default:
-			v.note(KindChecked, m, nil)
+			v.note(Record{Kind: KindChecked}, m, &state)
 		}
 	}
 }

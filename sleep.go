@@ -78,9 +78,9 @@ func sleep(ctx Context, name string, deadline func(now time.Time) time.Time) err
 		case OpExtendWait:
 			until = after(until, extension(m))
 			data, _ := json.Marshal(until)
-			v.note(KindExtended, m, data)
+			v.note(Record{Kind: KindExtended, Data: data}, m, nil)
 		default: // looking earlier does not make it later
-			v.note(KindChecked, m, nil)
+			v.note(Record{Kind: KindChecked}, m, nil)
 		}
 	}
 }

@@ -258,9 +258,10 @@ func (s *stepRun) pause() (done bool, data json.RawMessage, err error) {
 			return true, data, err
 		case OpExtendWait:
 			state.NextAt = after(state.NextAt, extension(m))
-			s.note(KindExtended, m, nil)
+			s.note(Record{Kind: KindExtended}, m, &state)
 		default:
-			s.note(KindChecked, m, nil)
+			state.NextAt = s.t.now()
+			s.note(Record{Kind: KindChecked}, m, &state)
 			return false, nil, nil
 		}
 	}
