@@ -15,6 +15,7 @@ type evidence struct {
 	Events   []event       // what the witness saw
 	Windows  []window
 	Stalls   []window // when the machine had no time for the orchestrator itself
+	LetGo    []window // when a worker could not tell in time that it lives, and let its runs go
 	Outcomes []outcome
 	Ledger   []entry  // what is in the database's own table
 	Listed   []string // the ids of all runs

@@ -30,7 +30,7 @@ func (c *checker) loop(name string) {
 // known when b's began.
 func (c *checker) troubled(a, b event) bool {
 	name, _, _ := strings.Cut(a.Node, "#")
-	return slices.ContainsFunc(c.Windows, func(w window) bool {
+	return slices.ContainsFunc(slices.Concat(c.Windows, c.LetGo), func(w window) bool {
 		return w.Kind != "skew" && (w.Node == name || w.Node == "db" || w.Node == "s0") && !w.From.After(b.Sent) && !w.To.Before(a.Sent)
 	})
 }

@@ -12,8 +12,16 @@ func TestCheckLoop(t *testing.T) {
 		"an iteration again":              {func(s *tale) { s.beats("again", "w1#1", 4, 4.5) }, []string{"loop twice"}},
 		"an iteration after the next":     {func(s *tale) { s.beats("again", "w1#1", 3, 4.5) }, []string{"loop twice"}},
 		"an iteration again after a kill": {func(s *tale) { s.window("kill", "w0", 4.2, 4.3); s.beats("again", "w1#1", 4, 4.5) }, nil},
-		"two iterations at once":          {func(s *tale) { s.beats("again", "w1#1", 4.015, 4.015) }, []string{"overlap"}},
-		"the loop rests":                  {func(s *tale) { s.beats("late", "w1#1", 12, 12) }, []string{"late loop"}},
+		"an iteration again after it was let go": {func(s *tale) {
+			s.LetGo = []window{{Kind: "let go", Node: "w0", From: at(2.3), To: at(4.3)}}
+			s.beats("again", "w0#1", 4, 4.5)
+		}, nil},
+		"an iteration again, another having let go": {func(s *tale) {
+			s.LetGo = []window{{Kind: "let go", Node: "w1", From: at(2.3), To: at(4.3)}}
+			s.beats("again", "w0#1", 4, 4.5)
+		}, []string{"loop twice"}},
+		"two iterations at once": {func(s *tale) { s.beats("again", "w1#1", 4.015, 4.015) }, []string{"overlap"}},
+		"the loop rests":         {func(s *tale) { s.beats("late", "w1#1", 12, 12) }, []string{"late loop"}},
 		"an iteration under another's key": {func(s *tale) {
 			chore(s, "c1", 1, 1)
 			chore(s, "c2", 2, 2)

@@ -260,6 +260,18 @@ func (c *cluster) suffered() []window {
 	return slices.Clone(c.windows)
 }
 
+// letGo is when workers had to let their runs go, each time with the lease before it.
+func (c *cluster) letGo() (all []window, err error) {
+	for _, n := range c.nodes {
+		times, nerr := n.letGo()
+		err = errors.Join(err, nerr)
+		for _, at := range times {
+			all = append(all, window{Fault: "let go", Kind: "let go", Node: n.name, From: at.Add(-c.lease), To: at})
+		}
+	}
+	return all, err
+}
+
 // close ends all, whatever state it is in.
 func (c *cluster) close() {
 	for _, n := range c.nodes {

@@ -170,10 +170,11 @@ func chaos(ctx context.Context, cfg config, out io.Writer) (found []violation, e
 	outcomes := p.settle(living, patience)
 	ledger, err := p.entries(living)
 	listed, lerr := p.list(living)
-	if err = errors.Join(err, lerr); err != nil {
+	letGo, gerr := c.letGo()
+	if err = errors.Join(err, lerr, gerr); err != nil {
 		return nil, err
 	}
-	ev := evidence{Seed: cfg.seed, Lease: lease, Late: cfg.late, Events: c.witness.history(), Windows: c.suffered(), Stalls: stalls(), Outcomes: outcomes, Ledger: ledger, Listed: listed}
+	ev := evidence{Seed: cfg.seed, Lease: lease, Late: cfg.late, Events: c.witness.history(), Windows: c.suffered(), Stalls: stalls(), LetGo: letGo, Outcomes: outcomes, Ledger: ledger, Listed: listed}
 	found = check(ev)
 	say("%s", summary(ev, found))
 	text, err := json.Marshal(ev)

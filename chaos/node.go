@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -104,6 +105,18 @@ func (n *node) kill() {
 	_ = n.cmd.Process.Kill()
 	_ = n.cmd.Wait()
 	n.cmd, n.addr = nil, ""
+}
+
+var hasLetGo = regexp.MustCompile(`(?m)^time=(\S+) .*the runs in hand are let go`)
+
+// letGo returns when the process had to let its runs go, as its log says.
+func (n *node) letGo() (times []time.Time, err error) {
+	log, err := os.ReadFile(n.log)
+	for _, m := range hasLetGo.FindAllSubmatch(log, -1) {
+		at, perr := time.Parse(time.RFC3339, string(m[1]))
+		times, err = append(times, at), errors.Join(err, perr)
+	}
+	return times, err
 }
 
 // signal stops the process or lets it go on, if it lives.
