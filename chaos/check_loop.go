@@ -35,6 +35,14 @@ func (c *checker) troubled(a, b event) bool {
 	})
 }
 
+// unseen reports whether the witness may not have seen the iteration that a trigger led
+// to. It has failed then, and none comes in its place.
+func (c *checker) unseen(trigger event) bool {
+	return slices.ContainsFunc(c.Windows, func(w window) bool {
+		return w.Far == "witness" && !w.From.After(trigger.At.Add(c.Late)) && !w.To.Before(trigger.Sent)
+	})
+}
+
 // beats: the loop that goes by itself misses no time.
 func (c *checker) beats() {
 	beats := c.jobs[loopName]
@@ -72,7 +80,7 @@ func (c *checker) triggers() {
 			if came >= 0 {
 				at = beats[came].Sent
 			}
-			if quiet := c.calm(n.At, at); quiet > c.Late {
+			if quiet := c.calm(n.At, at); quiet > c.Late && !c.unseen(n) {
 				c.report("late trigger", choreName, n.Sent, nil, "it was triggered, and no iteration came for %v, of which %v without a fault", at.Sub(n.At), quiet)
 			}
 		}

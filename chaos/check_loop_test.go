@@ -33,6 +33,11 @@ func TestCheckLoop(t *testing.T) {
 		"a trigger of which nothing comes": {func(s *tale) {
 			s.note(triggers, choreName, "", 5, 5.1)
 		}, []string{"late trigger"}},
+		"a trigger of which nothing is seen": {func(s *tale) {
+			s.window("cut", "w0", 4.9, 5.2)
+			s.Windows[len(s.Windows)-1].Far = "witness"
+			s.note(triggers, choreName, "", 5, 5.1)
+		}, nil},
 		"a trigger, and two iterations": {func(s *tale) {
 			s.note(triggers, choreName, "", 5, 5.1)
 			chore(s, "c1", 5, 5.2)

@@ -25,6 +25,9 @@ func (c *checker) timers() {
 	}
 }
 
+// deafAfter is when a worker elsewhere notices that its server does not hear it.
+const deafAfter = 10 * time.Second
+
 // idles: a worker that nothing is wrong with any more has its part of the work again.
 func (c *checker) idles() {
 	var all []event
@@ -52,7 +55,9 @@ func (c *checker) idles() {
 					continue
 				}
 				judge(w.From)
-				from = w.To
+				if from = w.To; name == distant && strings.Contains(w.Fault, " lose ") { // its connection has gone, without a word
+					from = from.Add(deafAfter)
+				}
 			}
 			judge(to)
 		}

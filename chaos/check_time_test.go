@@ -56,6 +56,25 @@ func TestCheckTime(t *testing.T) {
 				s.does(fmt.Sprint(i), fmt.Sprint(i), "", "w0#1", 20+float64(i), 20.5+float64(i))
 			}
 		}, []string{"idle"}},
+		"a worker elsewhere notices late that it is not heard": {func(s *tale) {
+			s.does("first", "first", "", distant+"#1", 4.5, 4.6)
+			s.window("cut", distant, 5, 6)
+			s.Windows[0].Fault = "cut w2-s0 lose at 5s for 1s"
+			for i := range idle + 10 {
+				s.does(fmt.Sprint(i), fmt.Sprint(i), "", "w0#1", 14.1+float64(i)/200, 14.1+float64(i)/200)
+			}
+			s.does("back", "back", "", distant+"#1", 15.5, 15.6)
+			s.does("other", "other", "", "w1#1", 12, 12.1)
+		}, nil},
+		"a worker that nothing is wrong with": {func(s *tale) {
+			s.does("first", "first", "", distant+"#1", 4.5, 4.6)
+			s.window("cut", distant, 5, 6)
+			for i := range idle + 10 {
+				s.does(fmt.Sprint(i), fmt.Sprint(i), "", "w0#1", 14.1+float64(i)/200, 14.1+float64(i)/200)
+			}
+			s.does("back", "back", "", distant+"#1", 15.5, 15.6)
+			s.does("other", "other", "", "w1#1", 12, 12.1)
+		}, []string{"idle"}},
 		"a worker comes back late": {func(s *tale) {
 			for i := range idle + 10 {
 				s.does(fmt.Sprint(i), fmt.Sprint(i), "", "w0#1", 20+float64(i)/10, 20.05+float64(i)/10)

@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// deafAfter is when a server that has gone without a word is noticed, over HTTP/2: well
+// before the leases of a worker lapse, by default.
+const deafAfter = 10 * time.Second
+
 // protocols speaks HTTP/2 over TLS as the server offers it, and without TLS finds
 // out whether the other side, which may be a proxy, knows HTTP/2.
 type protocols struct {
@@ -19,8 +23,7 @@ func newProtocols() *protocols {
 	transport := func(set func(*http.Protocols)) *http.Transport {
 		t := &http.Transport{Proxy: http.ProxyFromEnvironment, Protocols: new(http.Protocols),
 			MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
-			// A peer that has gone without a word is noticed.
-			HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}}
+			HTTP2: &http.HTTP2Config{SendPingTimeout: deafAfter / 2, PingTimeout: deafAfter / 2}}
 		set(t.Protocols)
 		return t
 	}
