@@ -26,7 +26,7 @@ func (c *checker) timers() {
 }
 
 // deafAfter is when a worker elsewhere notices that its server does not hear it.
-const deafAfter = 10 * time.Second
+const deafAfter = 15 * time.Second
 
 // idles: a worker that nothing is wrong with any more has its part of the work again.
 func (c *checker) idles() {

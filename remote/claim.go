@@ -84,7 +84,7 @@ const stopWithin = time.Second
 // askForRuns makes the request. When ctx ends, the Claim at the server is ended
 // first, so that nothing is handed out to one that no longer listens.
 func (s *Store) askForRuns(ctx context.Context, x *seat, c bide.Claim) (*wire.ClaimResponse, error) {
-	call, cancel := context.WithTimeout(s.base, claimFor+attemptTimeout)
+	call, cancel := context.WithTimeout(s.base, deafAfter)
 	defer cancel()
 	number := x.number
 	stop := context.AfterFunc(ctx, func() {

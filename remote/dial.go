@@ -67,7 +67,9 @@ func (t Token) dial(c *config) { c.token = string(t) }
 
 // HTTPClient makes the requests go through a client of the caller's, for roots of
 // trust, a proxy or client certificates of its own. It must not have a Timeout:
-// some requests wait for long. Whether it speaks HTTP/2 is up to it.
+// some requests wait for long. Whether it speaks HTTP/2 is up to it;
+// if so, let it send pings ([http.HTTP2Config]), else a connection that has died
+// without a word is not noticed.
 func HTTPClient(c *http.Client) Option { return httpClient{c} }
 
 type httpClient struct{ *http.Client }
@@ -91,7 +93,7 @@ func Dial(rawURL string, opts ...Option) (*Store, error) {
 	}
 	own := cfg.http == nil
 	if own {
-		cfg.http = &http.Client{Transport: newProtocols()}
+		cfg.http = &http.Client{Transport: newTransport()}
 	}
 	if cfg.http.Timeout > 0 {
 		return nil, &bide.InvalidError{Field: "HTTPClient", Reason: "has a Timeout; some requests wait for long, so leave it 0"}

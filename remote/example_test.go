@@ -28,9 +28,7 @@ func ExampleNewHandler() {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(remote.NewHandler(store))
-	srv := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
-	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetUnencryptedHTTP2(true)                         // with TLS: SetHTTP2
+	srv := &http.Server{Handler: mux}
 	time.AfterFunc(10*time.Millisecond, func() { _ = srv.Close() }) // of this example only
 	fmt.Println(srv.Serve(listener))
 	// Output: http: Server closed

@@ -17,9 +17,8 @@ import (
 )
 
 // NewHandler serves the store to those who [Dial], under the path that it returns.
-// It asks nobody who they are: who may reach it may do everything. Let the
-// [http.Server] speak HTTP/2 ([http.Protocols]) and give it no WriteTimeout: some
-// requests wait for long.
+// It asks nobody who they are: who may reach it may do everything. Give
+// the [http.Server] no WriteTimeout: the stream of wake-ups lasts.
 //
 // When the store is closed the clients take the server for one that is about to
 // be started again.

@@ -47,9 +47,7 @@ func beServer(path, address string) error {
 	fmt.Println(l.Addr())
 	mux := http.NewServeMux()
 	mux.Handle(remote.NewHandler(store))
-	srv := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
-	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetUnencryptedHTTP2(true)
+	srv := &http.Server{Handler: mux}
 	return srv.Serve(l)
 }
 

@@ -27,7 +27,7 @@
 //
 // # What it needs of the way
 //
-// HTTP/2 (without TLS too) or HTTP/1.1. A proxy must pass on a response as it
-// comes, else nobody is woken ([bide.Waker]) before the next look, and must let a
-// request wait for a minute.
+// HTTP/1.1, or HTTP/2 if a client of the caller's has it ([HTTPClient]) or TLS offers it.
+// A proxy must pass on a response as it comes, else nobody is woken ([bide.Waker]) before
+// the next look, and must let a request wait for 15 seconds.
 package remote

@@ -34,9 +34,6 @@ type claiming struct {
 	err     error
 }
 
-// claimFor is how long a Claim waits: proxies hang up on one that takes too long.
-const claimFor = 50 * time.Second
-
 func (s *session) chair(worker string) *chair {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +129,7 @@ func (h *handler) vacate(ctx context.Context, x *chair, worker string) {
 		return
 	}
 	x.endLocked()
-	if x.given || x.under != nil { // it has asked again meanwhile
+	if x.given || x.under != nil || len(x.queue) == 0 { // it has asked again meanwhile, or there is nothing to give back
 		return
 	}
 	x.queue = nil
@@ -141,7 +138,7 @@ func (h *handler) vacate(ctx context.Context, x *chair, worker string) {
 
 // begin begins a Claim at the store; x.mu is held.
 func (x *chair) begin(ctx context.Context, store bide.Store, req *wire.ClaimRequest) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimFor)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerAfter)
 	u := &claiming{cancel: cancel, done: make(chan struct{}), max: req.GetMax()}
 	x.under = u
 	go func() {

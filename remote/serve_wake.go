@@ -12,7 +12,8 @@ import (
 )
 
 // wakes is a client's stream of what it is to be told, and its watches. They end
-// with the stream: the client names those that it has when it asks for the next.
+// with the stream: the client names those that it has when it asks for the next. One
+// for the end of a run ends with that, on both sides.
 type wakes struct {
 	store  bide.Store
 	number uint64
@@ -21,13 +22,19 @@ type wakes struct {
 
 	mu      sync.Mutex
 	over    bool
-	watches map[uint64]func()    // gives each up
+	watches map[uint64]watched
 	gone    map[uint64]bool      // given up before they came: requests overtake each other
 	pending map[uint64]*bide.Run // by watch: what is to be told
 }
 
+// watched is a watch, as the server has it.
+type watched struct {
+	stop func() // gives it up
+	ends bool
+}
+
 // aliveEvery is how often a client is told that the stream is alive.
-const aliveEvery = 20 * time.Second
+const aliveEvery = 5 * time.Second
 
 // Wake implements [wire.StoreHandler].
 func (h *handler) Wake(ctx context.Context, req *connect.Request[wire.WakeRequest], stream *connect.ServerStream[wire.WakeResponse]) error {
@@ -39,7 +46,7 @@ func (h *handler) Wake(ctx context.Context, req *connect.Request[wire.WakeReques
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := &wakes{store: h.store, number: req.Msg.GetNumber(), cancel: cancel, bell: make(chan struct{}, 1),
-		watches: map[uint64]func(){}, gone: map[uint64]bool{}, pending: map[uint64]*bide.Run{}}
+		watches: map[uint64]watched{}, gone: map[uint64]bool{}, pending: map[uint64]*bide.Run{}}
 	if !s.begin(w) {
 		return errLate
 	}
@@ -107,15 +114,15 @@ func (w *wakes) add(m *wire.Watch) {
 		delete(w.gone, id)
 		return
 	}
-	if w.over || w.watches[id] != nil {
+	if _, known := w.watches[id]; known || w.over {
 		return
 	}
 	ch, stop := bide.Wake(w.store, m.GetRun(), m.GetEnds())
 	quit := make(chan struct{})
-	w.watches[id] = func() {
+	w.watches[id] = watched{ends: m.GetEnds(), stop: func() {
 		stop()
 		close(quit)
-	}
+	}}
 	go func() {
 		for {
 			select {
@@ -131,12 +138,12 @@ func (w *wakes) add(m *wire.Watch) {
 func (w *wakes) remove(id uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	stop := w.watches[id]
-	if stop == nil {
+	x, known := w.watches[id]
+	if !known {
 		w.gone[id] = !w.over
 		return
 	}
-	stop()
+	x.stop()
 	delete(w.watches, id)
 	delete(w.pending, id)
 }
@@ -145,8 +152,8 @@ func (w *wakes) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
-	for _, stop := range w.watches {
-		stop()
+	for _, x := range w.watches {
+		x.stop()
 	}
 	clear(w.watches)
 }
@@ -155,7 +162,7 @@ func (w *wakes) end() {
 func (w *wakes) tell(id uint64, run *bide.Run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.watches[id] == nil {
+	if _, known := w.watches[id]; !known {
 		return
 	}
 	w.pending[id] = run
@@ -181,8 +188,11 @@ func (w *wakes) take() *wire.WakeResponse {
 		out := &wire.Woken{Id: id}
 		if run != nil {
 			out.Run = e.run(run)
-			if e.err != nil { // a hint will do
+			if x := w.watches[id]; e.err != nil { // a hint will do
 				out.Run, e.err = nil, nil
+			} else if x.ends {
+				x.stop()
+				delete(w.watches, id)
 			}
 		}
 		msg.Woken = append(msg.Woken, out)

@@ -19,8 +19,8 @@ type call struct {
 }
 
 const (
-	// answerAfter is when a request is answered at the latest; what has no outcome by
-	// then is asked for again.
+	// answerAfter is when a request is answered at the latest: proxies hang up on one
+	// that takes long. What has no outcome by then is asked for again.
 	answerAfter = 10 * time.Second
 	// partly is how long those that are done wait for the others of their request.
 	partly = 5 * time.Millisecond

@@ -151,14 +151,11 @@ func (s *Store) listen() {
 	}
 }
 
-// silence is how long the stream may stay without a sign of life.
-const silence = 3 * aliveEvery
-
 // stream asks for the stream and passes on what comes, until it ends.
 func (s *Store) stream() error {
 	ctx, cancel := context.WithCancel(s.base)
 	defer cancel()
-	alive := time.AfterFunc(silence, cancel)
+	alive := time.AfterFunc(deafAfter, cancel)
 	defer alive.Stop()
 	s.mu.Lock()
 	s.wake.number++
@@ -174,7 +171,7 @@ func (s *Store) stream() error {
 	}
 	defer func() { _ = stream.Close() }()
 	for first := true; stream.Receive(); first = false {
-		alive.Reset(silence)
+		alive.Reset(deafAfter)
 		if first {
 			s.link.up()
 			s.begin()
@@ -216,6 +213,9 @@ func (s *Store) pass(woken []*wire.Woken) {
 		s.mu.Lock()
 		if w := s.watches[m.GetId()]; w != nil {
 			w.hint(run)
+			if w.ends && run != nil { // the server has ended it too
+				delete(s.watches, m.GetId())
+			}
 		}
 		s.mu.Unlock()
 	}

@@ -49,9 +49,11 @@ const (
 	maxRequest = 64 << 20
 )
 
-// attemptTimeout is how long a request may go without an answer: a server that
-// has none yet says so sooner.
-const attemptTimeout = 2 * answerAfter
+// deafAfter is how long a request may go without an answer, and the stream of wake-ups
+// without a sign of life: a server that has nothing to say says so sooner. A connection
+// may die without a word; it is noticed well before the lease of a worker lapses, by
+// default.
+const deafAfter = answerAfter + 5*time.Second
 
 // do sends a write with those of others, and returns its outcome.
 func (s *Store) do(ctx context.Context, o *op) (*wire.Outcome, error) {
@@ -235,7 +237,7 @@ func (s *Store) ask(r *request) {
 
 // write makes the request once.
 func (s *Store) write(msg *wire.WriteRequest) (*wire.WriteResponse, error) {
-	ctx, cancel := context.WithTimeout(s.base, attemptTimeout)
+	ctx, cancel := context.WithTimeout(s.base, deafAfter)
 	defer cancel()
 	resp, err := s.rpc.Write(ctx, connect.NewRequest(msg))
 	if err != nil {

@@ -39,13 +39,13 @@ func TestWorkerElsewhere(t *testing.T) {
 	adminKey, admin := makeKey(t, store, server.ScopeAdmin)
 	var out logs
 	srv, _ := start(t, store, server.Config{Logger: out.logger()})
-	var http1 http.Protocols
-	http1.SetHTTP1(true)
-	oldTransport := &http.Transport{Protocols: &http1}
-	t.Cleanup(oldTransport.CloseIdleConnections)
+	var http2 http.Protocols
+	http2.SetUnencryptedHTTP2(true)
+	shared := &http.Transport{Protocols: &http2}
+	t.Cleanup(shared.CloseIdleConnections)
 	for name, opts := range map[string][]remote.Option{
-		"HTTP/2": {remote.Token(workerKey)},
-		"HTTP/1": {remote.Token(workerKey), remote.HTTPClient(&http.Client{Transport: oldTransport})},
+		"HTTP/1": {remote.Token(workerKey)},
+		"HTTP/2": {remote.Token(workerKey), remote.HTTPClient(&http.Client{Transport: shared})},
 	} {
 		far := dial(t, srv, opts...)
 		worker := bide.NewWorker(far, bide.WorkerConfig{})

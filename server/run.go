@@ -113,7 +113,7 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true) // workers have streams, with TLS or without
+	protocols.SetUnencryptedHTTP2(true) // for proxies and clients that share connections
 	return &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headTimeout,

@@ -70,15 +70,11 @@ var lapseCases = []testCase{
 			before := k.take(c, 1)[0]
 			time.Sleep(5 * time.Minute)
 			k.idle(asks("only makes the store look", "nothing"), time.Second)
-			again, err := k.claim(c, time.Minute)
-			for err == nil && again[0].News {
-				again, err = k.claim(c, time.Minute)
-			}
-			k.ok(err)
-			if again[0].Epoch == before.Epoch {
+			again := k.take(c, 1)[0]
+			if again.Epoch == before.Epoch {
 				k.Error("the lapsed lease came back with the same epoch")
 			}
-			equal(k, "interrupted", again[0].Interrupted, true)
+			equal(k, "interrupted", again.Interrupted, true)
 			k.refused(before.Lease)
 		}},
 	{name: "claim/wait-outlasts-lease", protects: "a worker that waits in Claim for longer than its leases last, as after its machine was suspended, is still there for the next run",
