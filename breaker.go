@@ -69,6 +69,9 @@ func (w *Worker) circuit(b *Breaker) *circuit {
 	return c
 }
 
+// circuitWithin is how long the store may take to say what it has of a breaker.
+const circuitWithin = 3 * time.Second
+
 // allow asks whether a check may be made. Where the store cannot tell, it may.
 func (c *circuit) allow(lease time.Duration) (p wait.Permit) {
 	c.lock <- struct{}{}
@@ -127,12 +130,14 @@ func (c *circuit) change(fn func() bool) {
 
 // load reads what is kept, unless it is what is known already.
 func (c *circuit) load() {
-	fact, state, err := readCircuit(c.w.base, c.w.store, c.name)
+	ctx, cancel := context.WithTimeout(c.w.base, circuitWithin)
+	defer cancel()
+	fact, state, err := readCircuit(ctx, c.w.store, c.name)
+	c.loaded = c.w.now() // if it failed too: others wait
 	if err != nil {
 		c.w.log.Error("cannot read the state of a breaker", "breaker", c.name, "error", err)
 		return
 	}
-	c.loaded = c.w.now()
 	if fact.Version != c.fact.Version {
 		c.state = state
 	}

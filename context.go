@@ -297,12 +297,18 @@ func (v *verb) recordLocked(r Record) {
 // forgets its wait, and lets the branch go on. What it returns is what a replay
 // would return.
 func (v *verb) finish(r Record, taken *Message) (data []byte, err error) {
+	v.t.mu.Lock()
+	data, err = v.finishLocked(r, taken)
+	v.t.mu.Unlock()
+	return data, err
+}
+
+func (v *verb) finishLocked(r Record, taken *Message) (data []byte, err error) {
 	r.Kind = v.kind
 	if r.At.IsZero() {
 		r.At = v.t.now()
 	}
 	t := v.t
-	t.mu.Lock()
 	if t.over(v.b) {
 		v.b.exitLocked() // too late: the run ends without this
 	}
@@ -315,7 +321,6 @@ func (v *verb) finish(r Record, taken *Message) (data []byte, err error) {
 	}
 	t.forgetWait(v.path)
 	v.endLocked()
-	t.mu.Unlock()
 	return r.Data, r.Error.Err()
 }
 

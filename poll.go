@@ -337,16 +337,6 @@ func (p *pollRun) delivered(m *Message) (done bool, data []byte, err error) {
 	return false, nil, nil
 }
 
-// closeHook lets later deliveries be told that they are late.
-func (p *pollRun) closeHook() {
-	if p.hook == nil {
-		return
-	}
-	p.t.mu.Lock()
-	p.hook.h.expire(p.t, true)
-	p.t.mu.Unlock()
-}
-
 func (p *pollRun) failed(o wait.Outcome, err error) {
 	if o == wait.Throttled {
 		p.Throttled++

@@ -65,11 +65,13 @@ func (p *pollRun) over(r Record) (bool, []byte, error) { return p.overBy(r, nil)
 
 // overBy ends the poll by a person's word, if there is one.
 func (p *pollRun) overBy(r Record, m *Message) (bool, []byte, error) {
-	if r.Error == nil || r.Error.Code != "poll_timeout" { // the run may wait on: what comes meanwhile is kept
-		p.closeHook()
-	}
 	log := p.Log.clone()
 	r.Poll = &log
-	data, err := p.finish(r, m)
+	p.t.mu.Lock()
+	data, err := p.finishLocked(r, m)
+	if p.hook != nil && (r.Error == nil || r.Error.Code != "poll_timeout") { // else the run may wait on: what comes meanwhile is kept
+		p.hook.h.expire(p.t, true) // later deliveries are told that they are late
+	}
+	p.t.mu.Unlock()
 	return true, data, err
 }

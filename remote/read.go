@@ -23,7 +23,9 @@ func read[Req, Resp any](ctx context.Context, s *Store, rpc func(context.Context
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		resp, err := rpc(ctx, connect.NewRequest(req))
+		call, cancel := context.WithTimeout(ctx, deafAfter)
+		resp, err := rpc(call, connect.NewRequest(req))
+		cancel()
 		if err == nil {
 			s.link.up()
 			return resp.Msg, nil

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/bide-dev/bide"
 	"github.com/bide-dev/bide/storetest"
@@ -139,4 +141,69 @@ func (b *cutBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	return n, err
+}
+
+// silent lets the first request of each kind go unanswered, as on a connection that has
+// died without a word.
+type silent struct {
+	inner http.RoundTripper
+	mu    sync.Mutex
+	heard map[string]bool
+}
+
+func (s *silent) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	again := s.heard[req.URL.Path]
+	s.heard[req.URL.Path] = true
+	s.mu.Unlock()
+	if !again {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	return s.inner.RoundTrip(req)
+}
+
+// Whatever is asked, a connection that has died without a word is given up in time.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var way *silent
+		store := open(t, ":memory:", true, func(inner http.RoundTripper) http.RoundTripper {
+			way = &silent{inner: inner, heard: map[string]bool{}}
+			return way
+		})
+		defer store.Close()
+		ctx := t.Context()
+		ask := func(name string, call func() error) {
+			began := time.Now()
+			if err := call(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if took := time.Since(began); took < time.Second || took > 16*time.Second {
+				t.Errorf("%s took %v", name, took)
+			}
+		}
+		ask("Create", func() error {
+			_, err := store.Create(ctx, []bide.NewRun{{ID: "a", Workflow: "w", Queue: "q"}})
+			return err
+		})
+		ask("Claim", func() error {
+			_, err := store.Claim(ctx, bide.Claim{Worker: "x", Queues: []string{"q"}, Workflows: []string{"w"}, Max: 1, TTL: time.Minute})
+			return err
+		})
+		ask("Run", func() error { _, err := store.Run(ctx, "a"); return err })
+		ask("Runs", func() error { _, err := store.Runs(ctx, bide.Query{}); return err })
+		ask("History", func() error { _, err := store.History(ctx, "a", 0, 0); return err })
+		ask("Chunks", func() error { _, err := store.Chunks(ctx, "a", 0, 0); return err })
+		ask("Facts", func() error { _, err := store.Facts(ctx, "k"); return err })
+		ask("Status", func() error { _, err := store.Status(ctx); return err })
+		ask("Wake", func() error {
+			changes, stop := store.Wake("a", true)
+			defer stop()
+			if err := store.Control(ctx, "a", bide.Command{Op: bide.OpTerminate}); err != nil {
+				return err
+			}
+			<-changes
+			return nil
+		})
+	})
 }

@@ -367,3 +367,43 @@ func TestWrongKeys(t *testing.T) {
 		t.Errorf("no key: %s", resp.Status)
 	}
 }
+
+// The audit of a delivery says which run it was for: its token is not for a log.
+func TestAuditOfDelivery(t *testing.T) {
+	store := openStore(t)
+	var out logs
+	srv, stop := start(t, store, server.Config{Logger: out.logger()})
+	urls := make(chan string, 1)
+	waits := bide.Define("waits", func(ctx bide.Context, _ string) (string, error) {
+		hook, err := bide.NewWebhook[string](ctx, "ready")
+		if err != nil {
+			return "", err
+		}
+		if err := bide.Do(ctx, "tell", func(context.Context) error { urls <- hook.URL(); return nil }); err != nil {
+			return "", err
+		}
+		return hook.Receive(ctx)
+	})
+	worker := bide.NewWorker(srv.Store(), bide.WorkerConfig{PublicURL: srv.URL()})
+	worker.Register(waits)
+	ctx, cancel := context.WithCancel(t.Context())
+	worked := make(chan error, 1)
+	go func() { worked <- worker.Run(ctx) }()
+	h, err := waits.Start(t.Context(), bide.NewClient(srv.Store()), "", bide.ID("my-run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head, body := ask(t, "POST", <-urls, `"now"`); head.StatusCode != 202 {
+		t.Errorf("%s: %s", head.Status, body)
+	}
+	if text, err := h.Result(t.Context()); err != nil || text != "now" {
+		t.Errorf("%q, %v", text, err)
+	}
+	cancel()
+	if err := errors.Join(<-worked, stop()); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(out.String(), `route="POST /v1/hooks/{token}" status=202 remote=127.0.0.1`) || !strings.Contains(out.String(), "run=my-run") {
+		t.Errorf("the audit: %s", out.String())
+	}
+}

@@ -21,6 +21,7 @@ type response struct {
 	bounded bool // HTTP/1
 	status  int
 	stream  bool
+	done    bool // what is still written is nothing to the client
 
 	server *Server
 	path   string // as it was asked for, with the prefix
@@ -44,6 +45,10 @@ func (w *response) bound() {
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *response) WriteHeader(status int) {
+	if w.status == 0 && status >= 400 && strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+		w.instead(status)
+		return
+	}
 	if w.status == 0 && status >= 200 {
 		w.status = status
 		if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") && status == http.StatusOK {
@@ -54,8 +59,28 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// instead answers with a problem document in the place of what [http.Error] would
+// write: the handlers of libraries do not know of ours.
+func (w *response) instead(status int) {
+	code := "invalid-input"
+	switch {
+	case status == http.StatusNotFound:
+		code = "not-found"
+	case status == http.StatusMethodNotAllowed:
+		code = "method-not-allowed"
+	case status >= 500:
+		code = "internal"
+	}
+	w.Header().Del("Content-Length")
+	problem(w, status, code, http.StatusText(status), 0)
+	w.done = true
+}
+
 // Write implements [http.ResponseWriter].
 func (w *response) Write(p []byte) (int, error) {
+	if w.done {
+		return len(p), nil
+	}
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}

@@ -100,6 +100,7 @@ func (h *Handler) hook(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, err)
 		return
 	}
+	r.SetPathValue("id", target.Run) // for a handler around that keeps a log: the token is not for it
 	var verify Verifier
 	if target.Verify != "" {
 		if verify = h.cfg.Verifiers[target.Verify]; verify == nil {

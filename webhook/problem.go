@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -41,11 +42,12 @@ type problem struct {
 // tell answers with a problem document.
 func tell(w http.ResponseWriter, r *http.Request, k kind, detail string) {
 	h := w.Header()
+	asked, _, _ := strings.Cut(r.RequestURI, "?") // a handler around may have cut the path
 	if k.after > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(k.after.Seconds())))
 	}
 	h.Set("Content-Type", "application/problem+json")
 	w.WriteHeader(k.status)
 	_ = json.NewEncoder(w).Encode(problem{"about:blank", http.StatusText(k.status), k.status, detail, // the sender may be gone
-		r.URL.EscapedPath(), k.code, k.after > 0, k.after.Milliseconds()})
+		asked, k.code, k.after > 0, k.after.Milliseconds()})
 }
