@@ -63,9 +63,9 @@ func (c *cluster) rows(ctx context.Context, ver int64) (all []string) {
 	for _, query := range []string{
 		`SELECT row_to_json(r)::text FROM bide.run r WHERE ver = $1`,
 		`SELECT row_to_json(i)::text FROM bide.inbox i WHERE run = (SELECT k FROM bide.run WHERE ver = $1)`,
-		`SELECT row_to_json(m)::text FROM bide.member m WHERE $1 > 0`,
-		`SELECT row_to_json(w)::text FROM bide.worker w WHERE $1 > 0`,
-		`SELECT clock_timestamp()::text WHERE $1 > 0`,
+		`SELECT row_to_json(m)::text FROM bide.member m WHERE $1::bigint > 0`,
+		`SELECT row_to_json(w)::text FROM bide.worker w WHERE $1::bigint > 0`,
+		`SELECT clock_timestamp()::text WHERE $1::bigint > 0`,
 	} {
 		texts, err := c.ask(ctx, query, ver)
 		if all = append(all, texts...); err != nil {

@@ -65,7 +65,7 @@ type StoreClient interface {
 	// Write carries out many writes side by side and answers for each. Repeated,
 	// it carries out nothing twice: see WriteRequest.
 	Write(context.Context, *connect.Request[WriteRequest]) (*connect.Response[WriteResponse], error)
-	// Claim waits until there is something for the worker, or for about a minute.
+	// Claim waits until there is something for the worker, or for ten seconds.
 	Claim(context.Context, *connect.Request[ClaimRequest]) (*connect.Response[ClaimResponse], error)
 	// StopClaim ends a Claim under way, which then answers with what it has.
 	StopClaim(context.Context, *connect.Request[StopClaimRequest]) (*connect.Response[StopClaimResponse], error)
@@ -231,7 +231,7 @@ type StoreHandler interface {
 	// Write carries out many writes side by side and answers for each. Repeated,
 	// it carries out nothing twice: see WriteRequest.
 	Write(context.Context, *connect.Request[WriteRequest]) (*connect.Response[WriteResponse], error)
-	// Claim waits until there is something for the worker, or for about a minute.
+	// Claim waits until there is something for the worker, or for ten seconds.
 	Claim(context.Context, *connect.Request[ClaimRequest]) (*connect.Response[ClaimResponse], error)
 	// StopClaim ends a Claim under way, which then answers with what it has.
 	StopClaim(context.Context, *connect.Request[StopClaimRequest]) (*connect.Response[StopClaimResponse], error)
