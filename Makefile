@@ -40,7 +40,7 @@ help: ## show this
 	@echo "variables: FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) KILLS=$(KILLS) COVERAGE=$(COVERAGE)"
 	@echo "With CI=true nothing is skipped: what cannot run fails."
 
-test: fmt vet lint wire race cover crash web ## all that CI runs: format, vet, lint, tests under -race, coverage, kill -9, browser
+test: fmt vet lint wire race cover crash brief web ## all that CI runs: format, vet, lint, tests under -race, coverage, kill -9, chaos, browser
 
 fmt: ## check that every Go file is as gofmt wants it
 	@bad=$$($(GOFILES) | xargs $(GOFMT) -l); \
@@ -79,7 +79,8 @@ bench: ## run the benchmarks that match BENCH
 
 crash: ## kill -9 a real process KILLS times; what was acknowledged must still be there
 	BIDE_KILLS=$(KILLS) $(GO) test -v -count=1 -timeout=60m -run='^TestKillNine$$' .
-	$(GO) test -count=1 -timeout=10m -run='^(TestKill|TestStore)' ./remote # whole; shorter under -race
+	$(GO) test -count=1 -timeout=10m -run='^(TestKill|TestStore)' ./remote # whole; shorter under -race, as are these
+	$(GO) test -count=1 -timeout=10m -run='^Test(OnPostgres|UnreliableStore|(Loop)?KilledAtEveryCommit|PollOneRecord|PollOverRandomServices)$$' .
 
 chaos: ## break a cluster of real processes for FOR by the plan of SEED, and check what bide promises
 	$(GO) run ./chaos -for $(FOR) -seed $(SEED) -late $(LATE)

@@ -75,7 +75,7 @@ func ExampleScheduledAt() {
 	reportID := func(tide time.Time) bide.ID { return bide.ID("report-" + tide.Format(time.RFC3339Nano)) }
 
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	high := tides{now.Add(20 * time.Millisecond), now.Add(40 * time.Millisecond)}
+	high := tides{now.Add(time.Second), now.Add(time.Second + 20*time.Millisecond)} // not before the worker is there
 	loop := bide.Loop("tide-reports", func(ctx context.Context) error {
 		tide := bide.ScheduledAt(ctx)
 		_, err := report.Start(ctx, client, tide, reportID(tide))

@@ -24,8 +24,8 @@ func TestOnPostgres(t *testing.T) {
 	if onPostgres != "" {
 		t.Skip("all of this process are on Postgres")
 	}
-	if testing.Short() {
-		t.Skip("starts a Postgres, and takes half a minute")
+	if short() {
+		t.Skip("starts a Postgres, and takes a minute; make crash runs it")
 	}
 	server, err := pgtest.Start("", "fsync=off", "synchronous_commit=off", "full_page_writes=off")
 	if errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") == "" {

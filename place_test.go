@@ -31,6 +31,10 @@ type place struct {
 
 var places atomic.Int64
 
+// short reports whether what is long should be cut short. The race detector makes it
+// ten times as long: make crash runs the whole without.
+func short() bool { return testing.Short() || slowed() }
+
 func inMemory() *place {
 	return &place{path: ":memory:", schema: fmt.Sprintf("t%d_%d", os.Getpid(), places.Add(1))}
 }
@@ -47,8 +51,11 @@ func onDisk(dir string) *place {
 // most are left out: nil.
 func forKill(t testing.TB, n int) *place {
 	each, lasting := 1, 9
-	if onPostgres != "" {
+	switch {
+	case onPostgres != "":
 		each, lasting = 15, 45
+	case short():
+		each = 3
 	}
 	switch {
 	case n%each != 0:

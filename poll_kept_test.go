@@ -18,7 +18,7 @@ import (
 // meanwhile and after stays small, however they went.
 func TestPollOneRecord(t *testing.T) {
 	many := 10_000
-	if testing.Short() {
+	if short() {
 		many = 1000
 	}
 	for name, c := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 // and end alike.
 func TestPollOverRandomServices(t *testing.T) {
 	rounds := 150
-	if testing.Short() {
+	if short() {
 		rounds = 30
 	}
 	for seed := range uint64(rounds) {

@@ -95,10 +95,13 @@ func (u *unreliable) Facts(ctx context.Context, kind string, keys ...string) ([]
 // TestUnreliableStore protects runs from a store that fails now and then: each
 // ends as if it never had, with the same history, each finished step once.
 func TestUnreliableStore(t *testing.T) {
-	failures := 0
+	failures, seeds := 0, uint64(50)
+	if short() {
+		seeds = 10
+	}
 	for _, workflow := range slices.Sorted(maps.Keys(inputs)) {
 		whole := live(t, workflow, 0, inMemory(), 0, false)
-		for seed := range uint64(50) {
+		for seed := range seeds {
 			got, failed := liveUnreliably(t, workflow, seed)
 			failures += failed
 			if got.run.State != whole.run.State || string(got.run.Result) != string(whole.run.Result) {
