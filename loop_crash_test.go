@@ -256,18 +256,26 @@ func TestLoopStartsOneRunATime(t *testing.T) {
 // ended and took the process with it at once.
 func TestLoopOverOnce(t *testing.T) {
 	inBubble(t, func(e *env) {
+		var mu sync.Mutex
 		var due []time.Duration
+		begun := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(due)
+		}
 		began := time.Now()
 		loop := func() *bide.LoopDefinition {
 			return bide.Loop("it", func(ctx context.Context) {
+				mu.Lock()
 				due = append(due, bide.ScheduledAt(ctx).Sub(began))
+				mu.Unlock()
 				time.Sleep(2 * sec)
 			}, bide.On(everyFull(time.Minute), bide.MisfireAll))
 		}
 		e.ok(e.work(loop()).stop())
 		time.Sleep(10 * time.Minute)
 		h := e.work(loop()) // catches up
-		for len(due) < 5 {
+		for begun() < 5 {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -278,6 +286,8 @@ func TestLoopOverOnce(t *testing.T) {
 		for i := range want {
 			want[i] *= time.Minute
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if !slices.Equal(due, want) {
 			t.Errorf("iterations for %v, want %v", due, want)
 		}
