@@ -8,7 +8,7 @@ import (
 // runAll runs every workload for a short while, each in a process of its own, so
 // that what one leaves in memory does not count for the next.
 func runAll(ctx context.Context, b *bench) error {
-	for _, args := range [][]string{
+	all := [][]string{
 		{"-workload", "steps"},
 		{"-workload", "latency"},
 		{"-workload", "chain"},
@@ -20,7 +20,11 @@ func runAll(ctx context.Context, b *bench) error {
 		{"-workload", "finished"},
 		{"-workload", "resume"},
 		{"-workload", "cadence"},
-	} {
+	}
+	if b.store != "sqlite" { // a file belongs to one process
+		all = append(all, []string{"-workload", "pair"})
+	}
+	for _, args := range all {
 		args = append(args, "-dir", b.dir, fmt.Sprintf("-json=%t", b.json))
 		if b.n > 0 {
 			args = append(args, "-n", fmt.Sprint(b.n))

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 )
 
 type config struct {
@@ -32,6 +33,18 @@ type bench struct {
 	config
 	out    io.Writer
 	errOut io.Writer
+}
+
+// turnAbout is a writer for several processes.
+type turnAbout struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (t *turnAbout) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.Write(p)
 }
 
 // size is what -n says, or else the workload's own.
@@ -64,10 +77,14 @@ var workloads = map[string]func(context.Context, *bench) error{
 	"crash":     runCrash,
 	"limit":     runLimit,
 	"finished":  runFinished,
+	"pair":      runPair,
 	"list":      runList,
 	"resume":    runResume,
 	"cadence":   runCadence,
 }
+
+// children are what the bench starts itself again as, in the directory of the parent.
+var children = map[string]func(context.Context, *bench) error{crashChild: runCrashChild, pairChild: runPairChild}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -80,7 +97,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out, errOut io.Writer) error {
-	b := &bench{out: out, errOut: errOut}
+	b := &bench{out: out, errOut: &turnAbout{w: errOut}}
 	names := append(slices.Sorted(maps.Keys(workloads)), "all")
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(errOut)
@@ -103,15 +120,15 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case doors[b.store] == nil:
 		return fmt.Errorf("-store %q is none of %v", b.store, slices.Sorted(maps.Keys(doors)))
-	case !slices.Contains(names, b.workload) && b.workload != crashChild:
+	case !slices.Contains(names, b.workload) && children[b.workload] == nil:
 		return fmt.Errorf("-workload %q is none of %v", b.workload, names)
 	case b.n < 0 || b.inflight < 0:
 		return errors.New("-n and -inflight must not be negative")
 	case b.ids != "" && b.ids != "random":
 		return fmt.Errorf(`-ids %q: only "random" is known`, b.ids)
 	}
-	if b.workload == crashChild { // in the parent's directory
-		return runCrashChild(ctx, b)
+	if child := children[b.workload]; child != nil {
+		return child(ctx, b)
 	}
 	dir, err := os.MkdirTemp(b.dir, ".bench-")
 	if err != nil {
