@@ -303,6 +303,7 @@ func (v *verb) finish(r Record, taken *Message) (data []byte, err error) {
 	return data, err
 }
 
+// finishLocked is finish with t.mu held, for what has to be in the same commit.
 func (v *verb) finishLocked(r Record, taken *Message) (data []byte, err error) {
 	r.Kind = v.kind
 	if r.At.IsZero() {

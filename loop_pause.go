@@ -97,8 +97,9 @@ func (r *loopRun) takeTriggers() {
 	})
 }
 
-// settleTriggers is done with the triggers that have been taken. A paused loop of
-// which one iteration was forced is paused again in the same commit.
+// settleTriggers is done with the triggers that have been taken, and keeps how the
+// iteration ended, even if there were none: the next may be due, and end the process.
+// A paused loop of which one iteration was forced is paused again in the same commit.
 func (r *loopRun) settleTriggers() {
 	r.consume(r.asked...)
 	if r.thenPause {

@@ -179,3 +179,40 @@ func TestPollBreakerAtDeadline(t *testing.T) {
 		}
 	})
 }
+
+// mute is a store that says nothing of breakers.
+type mute struct{ bide.Store }
+
+func (m mute) Facts(ctx context.Context, kind string, keys ...string) ([]bide.Fact, error) {
+	if kind == "breaker" {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return m.Store.Facts(ctx, kind, keys...)
+}
+
+// Where the store does not say what it has of a breaker, the polls that share it wait
+// for that together, and not for long.
+func TestPollBreakerUnknown(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.store = mute{e.store}
+		w := bide.Define("w", func(ctx bide.Context, _ none) (bool, error) {
+			return bide.Poll(ctx, "w", func(context.Context) (bool, error) { return true, nil }, func(b bool) bool { return b },
+				bide.Every(time.Minute), bide.Timeout(time.Hour), bide.Breaker{Name: "api"})
+		})
+		e.work(w)
+		began := time.Now()
+		var runs []*bide.Handle[bool]
+		for range 20 {
+			runs = append(runs, start(e, w, none{}))
+		}
+		for _, h := range runs {
+			if ok, err := result(e, h); !ok || err != nil {
+				t.Errorf("%v, %v", ok, err)
+			}
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("twenty polls took %v", took)
+		}
+	})
+}

@@ -35,16 +35,16 @@ type bench struct {
 	errOut io.Writer
 }
 
-// turnAbout is a writer for several processes.
-type turnAbout struct {
+// lockedWriter is for several processes: each is copied by a goroutine of its own.
+type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-func (t *turnAbout) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.w.Write(p)
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }
 
 // size is what -n says, or else the workload's own.
@@ -97,7 +97,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out, errOut io.Writer) error {
-	b := &bench{out: out, errOut: &turnAbout{w: errOut}}
+	b := &bench{out: out, errOut: &lockedWriter{w: errOut}}
 	names := append(slices.Sorted(maps.Keys(workloads)), "all")
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(errOut)

@@ -18,7 +18,8 @@ import (
 const pairChild = "pair-child"
 
 // runPair compares the steps a second of two processes, each with a worker and its part
-// of the callers, with those of one that has all of them, turn about.
+// of the callers, with those of one that has all of them, turn about. p50 and p99 are
+// of the slower process; the processor time is this one's, which only waits.
 func runPair(ctx context.Context, b *bench) error {
 	if b.store == "sqlite" {
 		return errors.New("a file belongs to one process: give -store postgres")
